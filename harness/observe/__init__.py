@@ -1,0 +1,1 @@
+"""What was measured. Observers never judge."""

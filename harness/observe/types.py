@@ -1,0 +1,141 @@
+"""Observations: everything measured about one cell, before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.providers.protocol import GemmRecord, ProgramProvider, TapRecord
+from harness.types import Evidence
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.program import Expects, Program
+
+
+@dataclass(frozen=True)
+class Break:
+    """One graph-break site: first user line, the normalised reason, and how often it fired (restarts included)."""
+
+    reason: str
+    site: str  # file:line of the user's code, innermost user frame
+    events: int = 1
+
+
+@dataclass(frozen=True)
+class ErrorSeen:
+    """An exception that reached the harness. ``chain`` goes from the raised exception to its root cause.
+
+    Each link is (class names along the MRO joined with '<', message). ``phase``: build, enter, eager, compile, run
+    (a compiled call after the first), backward, trace.
+    """
+
+    phase: str
+    type: str
+    message: str
+    chain: tuple[tuple[str, str], ...]
+    site: str = ""
+    stack: str = ""
+
+
+@dataclass(frozen=True)
+class CallSeen:
+    """FP8 linear calls of one compiled call: captured in graphs that ran, and executed by the provider."""
+
+    captured: int
+    executed: int
+
+
+@dataclass(frozen=True)
+class Census:
+    """What Dynamo and AOT did while the compiled program ran. Each field is blind somewhere (docs/census.md)."""
+
+    frames_total: int = 0
+    frames_ok: int = 0
+    graphs: int = 0  # unique forward graphs given to the backend
+    empty_graphs: int = 0
+    backward_graphs: int = 0
+    breaks: tuple[Break, ...] = ()
+    counter_breaks: int = 0  # sum of counters["graph_break"]
+    unimplemented: tuple[str, ...] = ()
+    recompiles: tuple[str, ...] = ()  # reasons
+    recompile_limit_hits: int = 0
+    calls: tuple[CallSeen, ...] = ()  # first call first; warm-up and steady calls
+    steady_compiles: int = 0  # compilations, forward or backward, during the steady calls
+    config: Mapping[str, Any] = field(default_factory=dict)  # Dynamo settings that shift counts
+
+    @property
+    def eager_frames(self) -> int:
+        """Frames that Dynamo gave up on: they ran in Python."""
+        return self.frames_total - self.frames_ok
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's data, on the device. ``grad_output`` is what backward starts from."""
+
+    inputs: tuple[torch.Tensor, ...]
+    grad_output: torch.Tensor
+
+
+@dataclass(frozen=True)
+class StepTensors:
+    """Result of one forward and backward, each tensor with its own storage.
+
+    ``grads``: "input0" for the first input, parameter names ("layers.0.weight") for parameters.
+    """
+
+    output: torch.Tensor
+    grads: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """One run of the program (eager or compiled) over its steps, with what the tap saw."""
+
+    steps: tuple[StepTensors, ...]
+    records: tuple[TapRecord, ...]
+    layers: Mapping[int, str]  # weight data_ptr -> module name, to name layers in messages
+    steps_of_records: tuple[int, ...] = ()  # index of the step that each record belongs to
+
+
+@dataclass(frozen=True)
+class StateDiff:
+    """State that was not as before. ``moment``: after eager, compile, exception, steady calls, reset..."""
+
+    moment: str
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Observations:
+    """All of one cell. ``None`` means that this part was not reached or does not apply to the evidence level.
+
+    ``rebuild(provider)`` makes the same program, same seed, on another provider (the judge's oracle, in float64).
+    ``batches`` are those of the eager steps; ``parameters`` the initial values by name.
+    """
+
+    evidence: Evidence
+    arch: str
+    expects: Expects | None = None
+    rebuild: Callable[[ProgramProvider], Program] | None = None
+    parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    batches: tuple[Batch, ...] = ()
+    eager: RunSeen | None = None
+    eager_again: RunSeen | None = None
+    compiled: RunSeen | None = None
+    census: Census | None = None
+    gemms: tuple[GemmRecord, ...] | None = None
+    errors: tuple[ErrorSeen, ...] = ()
+    compile_attempts: int = 0  # compiled calls tried when a refusal is expected
+    state_diffs: tuple[StateDiff, ...] = ()
+    state_keys: int = 0
+    support_level: str = ""
+    support_reason: str = ""
+    support_error: str = ""
+    timing: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,148 @@
+"""The seam between the harness and an FP8 library. Everything the harness asks of a library stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.types import Spec
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Support:
+    """A provider's belief about one recipe on one architecture.
+
+    ``level`` is ``native``, ``emulated`` or ``unsupported``; ``reason`` is the library's own text. For an unsupported
+    recipe ``error`` names the exception class that entering must raise.
+    """
+
+    level: str
+    reason: str = ""
+    error: str = "RuntimeError"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One quantised operand of an FP8 product, in *reduction-last* orientation: logical shape (rows, reduced).
+
+    A product is ``out[r, c] = sum_k A[r, k] * B[c, k]``:
+    fprop A = x (M, K), B = w (N, K); dgrad A = g (M, N), B = w^T (K, N); wgrad A = g^T (N, M), B = x^T (K, M).
+
+    ``source``: the high-precision tensor in this orientation, before quantisation (its own storage).
+    ``codes``: uint8 (rows, reduced), the bit pattern of each element (E2M1: one code 0..15 per element, unpacked).
+    ``scale``: the decode scale (value = decoded code * scale [* global_scale]), float32, one per block, shape
+    (ceil(rows/block[0]), ceil(reduced/block[1])); E8M0 and E4M3 scales are given by value.
+    ``global_scale``: NVFP4's second-level decode scale, float32, one element; None elsewhere.
+    """
+
+    role: str  # "input" | "weight" | "grad_output"
+    format: str  # "e4m3" | "e5m2" | "e2m1"
+    block: tuple[int, int]
+    source: torch.Tensor
+    codes: torch.Tensor
+    scale: torch.Tensor
+    global_scale: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class TapRecord:
+    """One FP8 product as it ran: what it was given and what it returned, before any bias.
+
+    ``recipe`` is the label of the recipe that the op was *given*; ``product`` is fprop, dgrad or wgrad; ``phase`` is
+    forward, backward or recompute; ``weight_ptr`` is ``data_ptr()`` of the layer's weight (identifies the layer).
+    """
+
+    recipe: str
+    product: str
+    phase: str
+    a: Operand
+    b: Operand
+    output: torch.Tensor  # (rows of A, rows of B), output dtype of the kernel
+    weight_ptr: int
+
+
+@dataclass(frozen=True)
+class GemmRecord:
+    """One matrix product seen by the profiler. ``kind``: fp8_native, fp8_emulated, high_precision or unknown.
+
+    An operation that may be a GEMM and that the provider doesn't know is ``unknown``, never FP8.
+    """
+
+    kernel: str
+    a_dtype: str
+    b_dtype: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class DoctorFinding:
+    """One line of ``runner.py doctor``. ``fix`` is a command, or empty when nothing is wrong."""
+
+    topic: str
+    ok: bool
+    text: str
+    fix: str = ""
+
+
+class Autocast(Protocol):
+    """A plain function (Dynamo must be able to inline it), keyword arguments as in Transformer Engine."""
+
+    def __call__(self, *, enabled: bool = ..., recipe: Any = ...) -> AbstractContextManager[Any]: ...
+
+
+class ProgramProvider(Protocol):
+    """The part that a case may use. The judge's oracle implements this much."""
+
+    @property
+    def autocast(self) -> Autocast: ...
+
+    def recipe(self, spec: Spec) -> Any:
+        """A new recipe object for ``spec``; equal specs give equal objects, never the same one."""
+
+    def linear(
+        self, in_features: int, out_features: int, *, bias: bool, dtype: torch.dtype, device: torch.device
+    ) -> torch.nn.Module:
+        """A module with parameters ``weight`` (out, in) and, if asked, ``bias`` (out)."""
+
+
+class Provider(ProgramProvider, Protocol):
+    """An FP8 library under test."""
+
+    name: str
+    settings: Mapping[str, Any]
+    # Qualified names ("namespace::op") of the FP8 linear ops that stand in captured forward graphs, one per call.
+    fp8_ops: frozenset[str]
+
+    def doctor(self) -> Sequence[DoctorFinding]: ...
+
+    def supports(self, recipe: Spec, arch: str) -> Support:
+        """The library's own belief; ``arch`` is resolved (never ``host``)."""
+
+    def pretend(self, arch: str) -> AbstractContextManager[None]:
+        """Make the library's support checks believe that this machine is ``arch``; no cache outlives the context."""
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """All of the library's global state as comparable values; object identities under keys ending in ``.id``."""
+
+    def reset(self) -> None:
+        """Back to the state after import, without replacing objects that a compiled graph may hold."""
+
+    def tap(self) -> AbstractContextManager[list[TapRecord]]:
+        """Record every FP8 product that runs inside, eager or compiled, without a dispatch mode."""
+
+    def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
+        """The matrix products of a profiled step (profiled with ``record_shapes=True``)."""
+
+
+@dataclass(frozen=True)
+class LoadedProvider:
+    """A provider together with the spec that named it and the faults that wrap it."""
+
+    provider: Provider
+    spec: Spec
+    faults: tuple[str, ...] = field(default_factory=tuple)
