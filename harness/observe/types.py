@@ -134,8 +134,7 @@ class Observations:
     compile_attempts: int = 0  # compiled calls tried when a refusal is expected
     state_diffs: tuple[StateDiff, ...] = ()
     state_keys: int = 0
-    support_level: str = ""
-    support_reason: str = ""
-    support_error: str = ""
+    # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).
+    support: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     timing: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -1,0 +1,133 @@
+"""A stack of ToyLinears under every way of nesting autocast regions.
+
+Catches: a graph break or an eager fallback at a region's edge, the outer recipe used inside an inner region (or the
+inner one after it), FP8 that stays on where it was switched off, a layer that silently runs in high precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from harness.data import draw
+from harness.program import Case, CaseContext, Expects, Program
+from harness.providers.protocol import Autocast
+
+Layers = torch.nn.ModuleList
+Forward = Callable[..., torch.Tensor]
+
+
+def _flat(autocast: Autocast, layers: Layers) -> Forward:
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+
+    return forward
+
+
+def _nested(autocast: Autocast, layers: Layers) -> Forward:
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = layers[0](x)
+            with autocast(enabled=True, recipe=recipes[1]):
+                x = layers[1](x)
+            x = layers[2](x)
+        return x
+
+    return forward
+
+
+def _nested_disabled(autocast: Autocast, layers: Layers) -> Forward:
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = layers[0](x)
+            with autocast(enabled=False):
+                x = layers[1](x)
+            x = layers[2](x)
+        return x
+
+    return forward
+
+
+def _deep(autocast: Autocast, layers: Layers) -> Forward:
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = layers[0](x)
+            with autocast(enabled=True, recipe=recipes[1]):
+                x = layers[1](x)
+                with autocast(enabled=True, recipe=recipes[0]):
+                    x = layers[2](x)
+                x = layers[3](x)
+            x = layers[4](x)
+        return x
+
+    return forward
+
+
+def _sequential(autocast: Autocast, layers: Layers) -> Forward:
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = layers[0](x)
+        x = layers[1](x)  # between two regions: plain high precision
+        with autocast(enabled=True, recipe=recipes[1]):
+            x = layers[2](x)
+        return x
+
+    return forward
+
+
+# Per nesting: the program, and for each layer in forward order who gives its recipe: outer, inner or nobody ("-").
+NESTED_PROGRAMS: dict[str, tuple[Callable[[Autocast, Layers], Forward], str]] = {
+    "flat": (_flat, "oo"),
+    "nested": (_nested, "oio"),
+    "nested_disabled": (_nested_disabled, "o-o"),
+    "deep": (_deep, "oioio"),
+    "sequential": (_sequential, "o-i"),
+}
+
+# Scales of a recipe with history move only after the first step, so its numerics need a few.
+HISTORY_STEPS = 4
+
+
+def build(ctx: CaseContext) -> Program:
+    """Build the program of ``ctx.axes.nesting``.
+
+    Layers alternate between K -> N and N -> K, so that a transposed operand meets a shape that differs.
+    """
+    rows, in_features, out_features = ctx.axes.shape
+    make_forward, owners = NESTED_PROGRAMS[ctx.axes.nesting]
+    sizes = [(in_features, out_features) if i % 2 == 0 else (out_features, in_features) for i in range(len(owners))]
+    model = torch.nn.Module()
+    layers = torch.nn.ModuleList(
+        ctx.provider.linear(a, b, bias=True, dtype=ctx.dtype, device=ctx.device) for a, b in sizes
+    )
+    model.add_module("layers", layers)
+    outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
+
+    def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        x = draw(ctx.axes.data, (rows, in_features), generator, ctx.dtype, ctx.device)
+        return (x.requires_grad_(True),)
+
+    labels = {"o": outer.label, "i": inner.label}
+    return Program(
+        model=model,
+        forward=make_forward(ctx.provider.autocast, layers),
+        recipes=lambda: (ctx.provider.recipe(outer), ctx.provider.recipe(inner)),
+        make_inputs=make_inputs,
+        expects=Expects(
+            fp8_linears=tuple(labels[owner] for owner in owners if owner != "-"),
+            steps=HISTORY_STEPS if outer.name == "delayed_scaling" else 1,
+        ),
+    )
+
+
+CASE = Case(
+    name="toy_linear",
+    build=build,
+    catches=(
+        "breaks and eager fallback at region edges, a wrong recipe inside or after a nested region, high precision "
+        "in place of FP8"
+    ),
+    answers=("NVIDIA/TransformerEngine#2759", "NVIDIA/TransformerEngine#187", "pytorch/pytorch#150477"),
+)

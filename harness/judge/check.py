@@ -1,0 +1,76 @@
+"""What a check is, and what it is given.
+
+A check is a named pure function from one cell's observations to findings. It says itself when it applies; a check that
+does not apply says nothing, and the names of those that did apply stand in the result, so that a report can tell
+"held" from "not looked at".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.observe.types import Observations
+from harness.program import Expects
+from harness.types import Axes, Budgets, Cell, Evidence, Finding, Raises
+
+EXECUTED = (Evidence.NATIVE, Evidence.EMULATED)
+
+
+@dataclass(frozen=True)
+class Judging:
+    """One cell's observations beside everything that is expected of it.
+
+    Precedence of expectations: schema defaults < case < matrix (DESIGN: schema < case < budgets/expect < waivers).
+    """
+
+    cell: Cell
+    obs: Observations
+
+    @property
+    def axes(self) -> Axes:
+        return self.cell.axes
+
+    @property
+    def expects(self) -> Expects:
+        return self.obs.expects or Expects(fp8_linears=())
+
+    @property
+    def budgets(self) -> Budgets:
+        return self.cell.expect.budgets
+
+    @property
+    def raises(self) -> Raises | None:
+        return self.cell.expect.raises or self.expects.raises
+
+    @property
+    def graphs(self) -> int:
+        """Forward graphs that one setting may take: the matrix's word, else the case's."""
+        return self.expects.graphs if self.budgets.graphs is None else self.budgets.graphs
+
+    @property
+    def executed(self) -> bool:
+        return self.obs.evidence in EXECUTED
+
+    @property
+    def compiled(self) -> bool:
+        """True when a compiled run is there to be judged (executed or traced) and none was expected to be refused."""
+        return self.obs.census is not None and self.raises is None and not self.obs.errors
+
+    def errors_in(self, *phases: str) -> list[str]:
+        return [error.message for error in self.obs.errors if error.phase in phases]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A registered check. ``sees`` says in one line what it catches that others are blind to."""
+
+    name: str
+    sees: str
+    applies: Callable[[Judging], bool]
+    run: Callable[[Judging], Sequence[Finding]]
+
+
+def one(check: str, expected: object, got: object, where: str = "", site: str = "") -> list[Finding]:
+    """A single finding as a list, the usual answer of a check."""
+    return [Finding(check=check, expected=str(expected), got=str(got), where=where, site=site)]

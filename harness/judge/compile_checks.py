@@ -1,0 +1,144 @@
+"""Did the program really compile? Each signal is blind somewhere (docs/census.md), so each is a check of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.judge.check import Check, Judging, one
+from harness.observe.types import Census
+from harness.types import Evidence, Finding
+
+
+def _census(j: Judging) -> Census:
+    return j.obs.census or Census()
+
+
+def _first_site(census: Census) -> str:
+    return census.breaks[0].site if census.breaks else ""
+
+
+def _why(census: Census) -> str:
+    """The best-known reason of a fallback, to stand beside a bare count."""
+    if census.breaks:
+        return f" ({census.breaks[0].reason})"
+    if census.unimplemented:
+        return f" ({census.unimplemented[0]})"
+    return ""
+
+
+def eager_frames(j: Judging) -> Sequence[Finding]:
+    """Frames that Dynamo abandoned: ``frames.total - frames.ok``. Sees the break inside a region, which the break
+    counter does not (pytorch/pytorch#150477)."""
+    census, allowed = _census(j), j.budgets.eager_frames
+    if allowed is None or census.eager_frames <= allowed:
+        return ()
+    got = f"{census.eager_frames} of {census.frames_total} frames ran eagerly{_why(census)}"
+    return one("compile.eager_frames", f"at most {allowed}", got, site=_first_site(census))
+
+
+def graphs(j: Judging) -> Sequence[Finding]:
+    """Unique forward graphs. Sees a break whose inner frames still compile, and a silent eager run (0 graphs)."""
+    census = _census(j)
+    if census.graphs == j.graphs:
+        return ()
+    got = f"{census.graphs}{_why(census)}"
+    return one("compile.graphs", f"{j.graphs} forward graph(s)", got, site=_first_site(census))
+
+
+def captured(j: Judging) -> Sequence[Finding]:
+    """FP8 calls inside graphs that ran = FP8 calls executed, on every compiled call, warm ones too. Sees the
+    ``force_eager`` stance and an active dispatch mode, to which every counter is blind."""
+    census = _census(j)
+    if not census.calls:
+        return one("compile.captured", "at least one observed compiled call", "none")
+    for index, call in enumerate(census.calls):
+        if call.captured != call.executed:
+            got = f"{call.captured} of {call.executed} FP8 linear calls were inside compiled graphs{_why(census)}"
+            return one("compile.captured", "all executed FP8 calls captured", got, f"call {index + 1}")
+    return ()
+
+
+def captured_traced(j: Judging) -> Sequence[Finding]:
+    """Nothing executes in a traced cell: the FP8 calls in the graphs must be those that the case states."""
+    expected = len(j.expects.fp8_linears)
+    seen = _census(j).calls[0].captured if _census(j).calls else 0
+    return () if seen == expected else one("compile.captured", f"{expected} FP8 linear calls in the graphs", seen)
+
+
+def breaks(j: Judging) -> Sequence[Finding]:
+    """Graph-break sites, from the structured trace and from the counter; either alone is blind."""
+    census, allowed = _census(j), j.budgets.graph_breaks
+    count = max(len(census.breaks), census.counter_breaks)
+    if allowed is None or count <= allowed:
+        return ()
+    reasons = "; ".join(f"{item.reason} at {item.site}" for item in census.breaks[:3])
+    return one("compile.breaks", f"at most {allowed}", f"{count}: {reasons}", site=_first_site(census))
+
+
+def recompiles(j: Judging) -> Sequence[Finding]:
+    """Recompilations of a frame, each with its guard's reason."""
+    census, allowed = _census(j), j.budgets.recompiles
+    if allowed is None or len(census.recompiles) <= allowed:
+        return ()
+    return one("compile.recompiles", f"at most {allowed}", f"{len(census.recompiles)}: {census.recompiles[0]}")
+
+
+def recompile_limit(j: Judging) -> Sequence[Finding]:
+    """The recompile limit: beyond it calls run eagerly without a break event (pytorch/pytorch#128319)."""
+    hits = _census(j).recompile_limit_hits
+    return one("compile.recompile_limit", 0, f"hit {hits} time(s)") if hits else ()
+
+
+def unimplemented(j: Judging) -> Sequence[Finding]:
+    """Constructs that Dynamo reported as unsupported, beyond the break budget: the only trace of some fallbacks."""
+    census, allowed = _census(j), j.budgets.graph_breaks
+    if allowed is None or len(census.unimplemented) <= allowed:
+        return ()
+    return one("compile.unimplemented", f"at most {allowed}", "; ".join(census.unimplemented[:3]))
+
+
+def backward_graph(j: Judging) -> Sequence[Finding]:
+    """A backward graph for each forward graph on AOT backends: forward compiled says nothing of backward."""
+    seen = _census(j).backward_graphs
+    return () if seen == j.graphs else one("compile.backward_graph", j.graphs, f"{seen} backward graph(s)")
+
+
+def steady(j: Judging) -> Sequence[Finding]:
+    """Ten more calls with new tensors and equal-but-new recipe objects compile nothing."""
+    census = _census(j)
+    if census.steady_compiles == 0:
+        return ()
+    reason = f" ({census.recompiles[-1]})" if census.recompiles else ""
+    return one("compile.steady", "no compilation after the warm-up", f"{census.steady_compiles}{reason}")
+
+
+def _compiled(j: Judging) -> bool:
+    return j.compiled
+
+
+def _when(condition: Callable[[Judging], bool]) -> Callable[[Judging], bool]:
+    return lambda j: j.compiled and condition(j)
+
+
+CHECKS = (
+    Check("compile.eager_frames", "a frame that fell back to Python without a counted break", _compiled, eager_frames),
+    Check("compile.graphs", "a program split into more graphs, or into none", _compiled, graphs),
+    Check("compile.captured", "FP8 calls that ran outside any graph", _when(lambda j: j.executed), captured),
+    Check(
+        "compile.captured",
+        "FP8 calls missing from a traced graph",
+        _when(lambda j: j.obs.evidence is Evidence.TRACED),
+        captured_traced,
+    ),
+    Check("compile.breaks", "graph-break sites", _compiled, breaks),
+    Check("compile.recompiles", "guards that fail on equal settings", _compiled, recompiles),
+    Check("compile.recompile_limit", "calls beyond the recompile limit, which run eagerly", _compiled, recompile_limit),
+    Check("compile.unimplemented", "constructs Dynamo gave up on without a break", _compiled, unimplemented),
+    Check(
+        "compile.backward_graph",
+        "a backward pass that was not compiled",
+        _when(lambda j: j.axes.backend != "eager"),
+        backward_graph,
+    ),
+    Check("compile.steady", "compilations after the warm-up", _when(lambda j: j.executed), steady),
+)

@@ -1,0 +1,130 @@
+"""Was anything left behind? And do errors come where, and as, they are documented?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness.judge.check import Check, Judging, one
+from harness.observe.types import ErrorSeen
+from harness.types import Evidence, Finding, Raises
+
+REFUSAL_PHASES = ("compile", "run")
+
+
+def unchanged(j: Judging) -> Sequence[Finding]:
+    """Every snapshot equals the first: the provider's state and torch's own, after success, exception and refusal."""
+    findings: list[Finding] = []
+    for diff in j.obs.state_diffs:
+        findings += one("state.unchanged", f"{diff.key} = {diff.before}", diff.after, diff.moment)
+    return findings[:5]
+
+
+def snapshot_taken(j: Judging) -> Sequence[Finding]:
+    """A snapshot of nothing equals every other one: a provider must show at least one key."""
+    return () if j.obs.state_keys > 0 else one("state.observed", "a snapshot with keys", "an empty snapshot")
+
+
+def matches(error: ErrorSeen, raises: Raises) -> bool:
+    """True when some exception of the chain has the documented class (or derives from it) and some message the text."""
+    has_type = any(raises.type in names.split("<") for names, _ in error.chain)
+    return has_type and any(re.search(raises.match, message) for _, message in error.chain)
+
+
+def unexpected(j: Judging) -> Sequence[Finding]:
+    """No exception but a documented refusal."""
+    findings: list[Finding] = []
+    for error in j.obs.errors:
+        if j.raises is not None and error.phase in (*REFUSAL_PHASES, j.raises.phase):
+            continue  # judged by error.refusal
+        text = next((message for _, message in reversed(error.chain) if message), error.message)
+        findings += one("error.unexpected", "no exception", f"{error.type}: {_head(text)}", error.phase, error.site)
+    return findings[:3]
+
+
+def refusal(j: Judging) -> Sequence[Finding]:
+    """A documented refusal reaches the user as documented and on each call, never by silence."""
+    raises = j.raises
+    if raises is None:
+        return ()
+    phases = REFUSAL_PHASES if raises.phase == "compile" else (raises.phase,)
+    seen = [error for error in j.obs.errors if error.phase in phases]
+    wanted = f"{raises.type} matching {raises.match!r} on each of {max(j.obs.compile_attempts, 1)} calls"
+    if j.obs.compile_attempts == 0 and raises.phase == "compile":
+        return one("error.refusal", wanted, "no compiled call was made")
+    if len(seen) < max(j.obs.compile_attempts, 1):
+        return one("error.refusal", wanted, f"{len(seen)} raised, the others ran as if supported")
+    for error in seen:
+        if not matches(error, raises):
+            return one("error.refusal", wanted, f"{error.type}: {_head(error.message)}", site=error.site)
+    return ()
+
+
+def negative(j: Judging) -> Sequence[Finding]:
+    """An unsupported recipe raises its documented error on entry; state and the next region are as before."""
+    entered = [error for error in j.obs.errors if error.phase == "enter"]
+    name, (_, reason, wanted) = _unsupported(j)
+    if not entered:
+        return one("error.negative", f"{wanted} on entering {name} ({reason})", "no exception")
+    for error in entered:
+        if not any(wanted in names.split("<") for names, _ in error.chain):
+            return one("error.negative", f"{wanted} on entering {name}", f"{error.type}: {_head(error.message)}")
+    return ()
+
+
+def _unsupported(j: Judging) -> tuple[str, tuple[str, str, str]]:
+    for label, belief in j.obs.support.items():
+        if belief[0] == "unsupported":
+            return label, belief
+    return "the recipe", ("unsupported", "", "RuntimeError")
+
+
+def complete(j: Judging) -> Sequence[Finding]:
+    """Every part that this cell owes was observed: a hole in the observations must never read as agreement."""
+    obs = j.obs
+    owed: dict[str, bool] = {"eager run": obs.eager is not None, "second eager run": obs.eager_again is not None}
+    if j.raises is None:
+        owed |= {
+            "compiled run": obs.compiled is not None,
+            "census": obs.census is not None,
+            "profiled step": obs.gemms is not None,
+            "steady calls": obs.census is not None and len(obs.census.calls) >= MINIMUM_CALLS,
+        }
+    missing = [name for name, there in owed.items() if not there]
+    return one("observe.complete", "every part observed", "missing: " + ", ".join(missing)) if missing else ()
+
+
+# First call, ten steady ones (more than the default recompile limit of 8).
+MINIMUM_CALLS = 11
+
+
+def _head(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0][:300] if lines else ""
+
+
+CHECKS = (
+    Check(
+        "error.unexpected",
+        "an exception where none is documented",
+        lambda j: j.obs.evidence is not Evidence.NEGATIVE,
+        unexpected,
+    ),
+    Check(
+        "error.refusal", "a documented refusal that does not reach the user", lambda j: j.raises is not None, refusal
+    ),
+    Check(
+        "error.negative",
+        "an unsupported recipe that is accepted",
+        lambda j: j.obs.evidence is Evidence.NEGATIVE,
+        negative,
+    ),
+    Check("state.unchanged", "state that outlives its region", lambda j: True, unchanged),
+    Check("state.observed", "a provider that shows no state", lambda j: True, snapshot_taken),
+    Check(
+        "observe.complete",
+        "observations that are missing",
+        lambda j: j.executed and (not j.obs.errors or j.raises is not None),
+        complete,
+    ),
+)

@@ -1,0 +1,106 @@
+"""From observations to one verdict: every check that applies, then errors of other kinds, then waivers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.judge import compile_checks, fp8_checks, state_checks
+from harness.judge.check import Check, Judging
+from harness.judge.numerics import NumericsVerdict, judge_numerics
+from harness.judge.outcome import poisons_worker, verdict_of_error
+from harness.judge.support_table import judge_support
+from harness.judge.waivers import apply_waivers
+from harness.types import Evidence, Finding, Verdict
+
+# Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
+CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS)
+
+RETIRE_WORKER = "retire-worker"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The judge's word on one cell."""
+
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...] = ()
+    checks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    gates: bool = True
+    numerics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_checks(judging: Judging, checks: Iterable[Check] = CHECKS) -> tuple[list[Finding], list[str]]:
+    """Findings of every check that applies, and the names of those that did."""
+    findings: list[Finding] = []
+    applied: list[str] = []
+    for check in checks:
+        if check.applies(judging):
+            applied.append(check.name)
+            findings += check.run(judging)
+    return findings, applied
+
+
+def judge_cell(
+    judging: Judging, *, cuda: tuple[int, int] | None, versions: Mapping[str, str], today: datetime.date
+) -> Judged:
+    """Judge one cell. ``versions`` by distribution name; ``today`` decides whether waivers have expired."""
+    findings, applied = run_checks(judging)
+    findings += support_findings(judging, cuda)
+    applied.append("support.belief")
+    numerics = judge_numerics(judging.obs, judging.axes)
+    findings += numerics.findings
+    applied += numerics.checks
+    return _conclude(judging, findings, applied, numerics, versions, today)
+
+
+def support_findings(judging: Judging, cuda: tuple[int, int] | None) -> Sequence[Finding]:
+    """The provider's belief about each recipe against the judge's own table."""
+    findings: list[Finding] = []
+    specs = [judging.axes.recipe] + ([judging.cell.inner] if judging.cell.inner else [])
+    for spec in specs:
+        belief = judging.obs.support.get(spec.label)
+        if belief is not None:
+            findings += judge_support(spec.name, judging.obs.arch, cuda, belief[0])
+    return findings
+
+
+def _conclude(
+    judging: Judging,
+    findings: list[Finding],
+    applied: list[str],
+    numerics: NumericsVerdict,
+    versions: Mapping[str, str],
+    today: datetime.date,
+) -> Judged:
+    obs = judging.obs
+    verdict = Verdict.FAIL if findings else Verdict.PASS
+    if judging.raises is None and obs.evidence is not Evidence.NEGATIVE:
+        special = [kind for kind in map(verdict_of_error, obs.errors) if kind is not None]
+        verdict = special[0] if special else verdict
+        if not special and any(error.phase == "build" for error in obs.errors):
+            verdict = Verdict.ERROR
+    waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today)
+    findings = [*waived.findings, *findings]
+    notes = [*obs.notes, *numerics.notes, *waived.notes]
+    if any(poisons_worker(error) for error in obs.errors):
+        notes.append(RETIRE_WORKER)
+    return Judged(
+        verdict=waived.verdict,
+        reason=str(findings[0]) if findings else _pass_reason(judging),
+        findings=tuple(findings),
+        checks=tuple(dict.fromkeys(applied)),
+        notes=tuple(notes),
+        gates=waived.gates,
+        numerics=numerics.summary,
+    )
+
+
+def _pass_reason(judging: Judging) -> str:
+    if judging.obs.evidence is Evidence.NEGATIVE:
+        return "refused on entry as documented"
+    return "refused under compile as documented" if judging.raises else ""

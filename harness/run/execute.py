@@ -1,0 +1,156 @@
+"""One cell from start to result, in the process that runs it: resolve, build, observe, judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import shlex
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from cases import CASES
+from harness.judge.check import Judging
+from harness.judge.verdict import Judged, judge_cell
+from harness.observe.census import compile_switches
+from harness.observe.session import observe_cell
+from harness.observe.types import Observations
+from harness.program import Case, CaseContext, Program
+from harness.providers.load import loaded_provider
+from harness.providers.protocol import LoadedProvider, ProgramProvider
+from harness.registry import LoadError, load
+from harness.run.host import cuda_version, device_for, resolve_arch, versions
+from harness.run.resolve import resolve
+from harness.serialize import to_jsonable
+from harness.signature import signature_of
+from harness.types import Cell, CellResult, Evidence, Finding, Verdict, axes_dict
+
+# Findings that a group of reds shares are told once; a result keeps this many.
+MAX_FINDINGS = 20
+
+
+def execute_cell(cell: Cell, *, matrix: str = "", timeout: float | None = None) -> CellResult:
+    """Run and judge one cell. Failures of the product become verdicts; a bug of the harness becomes ``error``.
+
+    Args:
+        matrix: the matrix file as the user named it, for the repro command.
+        timeout: seconds the watchdog allows, recorded only.
+
+    Raises:
+        LoadError: the case's or provider's module can't be imported (a usage error of the whole run).
+    """
+    started = time.perf_counter()
+    try:
+        result = _execute(cell)
+    except LoadError:
+        raise
+    except Exception as error:  # whatever it is, this cell must have a result
+        result = _harness_error(cell, error)
+    timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
+    if timeout is not None:
+        timing["timeout_s"] = timeout
+    repro = f"python runner.py --matrix {shlex.quote(matrix)} --cell {shlex.quote(cell.id)} -n 0" if matrix else ""
+    return dataclasses.replace(result, timing=timing, repro=repro)
+
+
+def _execute(cell: Cell) -> CellResult:
+    case: Case = load(CASES[cell.axes.case])
+    switches = compile_switches()
+    if switches:
+        raise RuntimeError("compilation is switched off, nothing could be judged: " + "; ".join(switches))
+    with loaded_provider(cell.axes.provider) as loaded:
+        obs = _observe(cell, case, loaded)
+        judged = judge_cell(Judging(cell, obs), cuda=cuda_version(), versions=versions(), today=datetime.date.today())
+    return _result(cell, obs, judged)
+
+
+def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
+    arch = resolve_arch(cell.axes.arch)
+    resolved = resolve(cell, loaded.provider, arch)
+    device = device_for(arch)
+
+    def build(provider: ProgramProvider) -> Program:
+        # The oracle multiplies in float64 on the CPU, whatever the provider runs on.
+        own = provider is loaded.provider
+        context = CaseContext(
+            provider=provider,
+            axes=cell.axes,
+            inner=cell.inner,
+            device=device if own else torch.device("cpu"),
+            dtype=getattr(torch, cell.axes.dtype) if own else torch.float64,
+        )
+        return case.build(context)
+
+    obs = observe_cell(build, loaded.provider, cell.axes, resolved.evidence, arch, cell.expect, device)
+    support = {label: (s.level, s.reason, s.error) for label, s in resolved.support.items()}
+    return dataclasses.replace(obs, support=support)
+
+
+def _result(cell: Cell, obs: Observations, judged: Judged) -> CellResult:
+    return CellResult(
+        id=cell.id,
+        axes=axes_dict(cell.axes),
+        arch=obs.arch,
+        provider=cell.axes.provider.label,
+        case=cell.axes.case,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        signature=signature_of(judged.verdict, judged.findings, judged.reason),
+        evidence=obs.evidence,
+        findings=judged.findings[:MAX_FINDINGS],
+        checks=judged.checks,
+        notes=judged.notes,
+        census=_census(obs),
+        numerics=judged.numerics,
+        fp8=_fp8(obs),
+        state={"keys": obs.state_keys, "diffs": to_jsonable(obs.state_diffs)},
+        timing=dict(obs.timing),
+        detail="\n\n".join(error.stack for error in obs.errors if error.stack) if judged.verdict.is_red else "",
+        gates=judged.gates,
+    )
+
+
+def _census(obs: Observations) -> Mapping[str, Any]:
+    if obs.census is None:
+        return {}
+    data: dict[str, Any] = to_jsonable(obs.census)
+    data["eager_frames"] = obs.census.eager_frames
+    return data
+
+
+def _fp8(obs: Observations) -> Mapping[str, Any]:
+    gemms = Counter((g.kernel, g.a_dtype, g.b_dtype, g.kind) for g in obs.gemms or ())
+    return {
+        "support": {label: level for label, (level, _, _) in obs.support.items()},
+        "gemms": [
+            {"kernel": kernel, "a_dtype": a, "b_dtype": b, "kind": kind, "count": count}
+            for (kernel, a, b, kind), count in sorted(gemms.items())
+        ],
+        "recipes": {
+            name: [record.recipe for record in run.records if record.product == "fprop"]
+            for name, run in (("eager", obs.eager), ("compiled", obs.compiled))
+            if run is not None
+        },
+    }
+
+
+def _harness_error(cell: Cell, error: Exception) -> CellResult:
+    """An exception that no observer caught: a defect of the harness or of a case file, shown with its stack."""
+    finding = Finding("harness.error", "no exception in the harness", f"{type(error).__name__}: {error}")
+    return CellResult(
+        id=cell.id,
+        axes=axes_dict(cell.axes),
+        arch=resolve_arch(cell.axes.arch),
+        provider=cell.axes.provider.label,
+        case=cell.axes.case,
+        verdict=Verdict.ERROR,
+        reason=str(finding),
+        signature=signature_of(Verdict.ERROR, (finding,), str(finding)),
+        evidence=Evidence.NONE,
+        findings=(finding,),
+        detail="".join(traceback.format_exception(error)),
+    )

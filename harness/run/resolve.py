@@ -1,0 +1,34 @@
+"""Which evidence a cell can give on this machine (docs/evidence.md): native, emulated, traced or negative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.providers.protocol import Provider, Support
+from harness.run.host import host_arch
+from harness.types import Cell, Evidence
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Evidence level and the provider's belief about each recipe of the cell, by label."""
+
+    evidence: Evidence
+    support: Mapping[str, Support]
+
+
+def resolve(cell: Cell, provider: Provider, arch: str) -> Resolved:
+    """First match wins: unsupported -> negative; elsewhere -> traced; all native -> native; else emulated.
+
+    A cell whose inner recipe alone is emulated is emulated: evidence is that of its weakest part.
+    """
+    specs = [cell.axes.recipe] + ([cell.inner] if cell.inner else [])
+    support = {spec.label: provider.supports(spec, arch) for spec in specs}
+    levels = {belief.level for belief in support.values()}
+    if "unsupported" in levels:
+        return Resolved(Evidence.NEGATIVE, support)
+    # "cpu" is an architecture of its own and every machine has one.
+    if arch not in ("cpu", host_arch()):
+        return Resolved(Evidence.TRACED, support)
+    return Resolved(Evidence.NATIVE if levels == {"native"} else Evidence.EMULATED, support)

@@ -1,0 +1,168 @@
+"""Each check fires alone on the one observation that it is there for, and none fires on a clean cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from harness.judge.verdict import CHECKS, run_checks
+from harness.observe.types import Break, CallSeen, StateDiff
+from harness.providers.protocol import GemmRecord
+from harness.types import Budgets, Evidence, Expectation, Raises
+from tests.support.judging import INNER, LINEARS, OUTER, clean_run, error, judging
+
+BF16 = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "high_precision")
+NATIVE = GemmRecord("aten::_scaled_mm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_native")
+LIAR = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "fp8_native")
+EMULATED = GemmRecord("fp8ref::product", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_emulated")
+UNKNOWN = GemmRecord("vendor::gemm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "unknown")
+SITE = Break("Unsupported: print", "user.py:10", 2)
+REFUSAL = Raises("RuntimeError", "not supported under torch.compile")
+
+
+def fired(j: Any) -> set[str]:
+    return {finding.check for finding in run_checks(j)[0]}
+
+
+def test_clean_cell_has_no_finding_and_every_executed_check_applies() -> None:
+    findings, applied = run_checks(judging())
+    assert findings == []
+    not_applicable = {"error.refusal", "error.negative"}
+    assert set(applied) == {check.name for check in CHECKS} - not_applicable
+
+
+ALONE: list[tuple[str, Mapping[str, Any]]] = [
+    ("compile.eager_frames", {"census": {"frames_total": 3, "frames_ok": 1}}),
+    ("compile.graphs", {"census": {"graphs": 2, "backward_graphs": 1}}),
+    ("compile.graphs", {"census": {"graphs": 0, "backward_graphs": 1}}),
+    ("compile.captured", {"census": {"calls": (CallSeen(3, 3),) * 11 + (CallSeen(0, 3),)}}),
+    ("compile.breaks", {"census": {"breaks": (SITE,)}}),
+    ("compile.breaks", {"census": {"counter_breaks": 1}}),
+    ("compile.recompiles", {"census": {"recompiles": ("L['x'] changed",)}}),
+    ("compile.recompile_limit", {"census": {"recompile_limit_hits": 1}}),
+    ("compile.unimplemented", {"census": {"unimplemented": ("data-dependent branch",)}}),
+    ("compile.backward_graph", {"census": {"backward_graphs": 0}}),
+    ("compile.steady", {"census": {"steady_compiles": 1}}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (BF16,)}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 3 + (BF16,) * 6}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (EMULATED,)}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (UNKNOWN,)}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (LIAR,)}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 10}),
+    ("fp8.gemms", {"gemms": ()}),
+    ("fp8.recipe_seen", {"compiled": clean_run((OUTER, OUTER, OUTER))}),
+    ("fp8.recipe_seen", {"eager": clean_run((OUTER, INNER, INNER))}),
+    ("fp8.recipe_seen", {"compiled": clean_run(LINEARS[:2])}),
+    ("fp8.recipe_seen", {"compiled": clean_run(())}),
+    ("state.unchanged", {"state_diffs": (StateDiff("after compile", "depth", "0", "1"),)}),
+    ("state.observed", {"state_keys": 0}),
+    ("error.unexpected", {"errors": (error("compile"),)}),
+    ("observe.complete", {"eager_again": None}),
+    ("observe.complete", {"compiled": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "broken"), ALONE, ids=[f"{i}-{name}" for i, (name, _) in enumerate(ALONE)])
+def test_check_fires_alone(name: str, broken: Mapping[str, Any]) -> None:
+    assert fired(judging(**broken)) == {name}
+
+
+def test_every_check_has_a_test_that_makes_it_fail() -> None:
+    covered = {name for name, _ in ALONE} | {"error.refusal", "error.negative"}
+    assert {check.name for check in CHECKS} == covered
+
+
+def test_missing_parts_are_red_together() -> None:
+    assert fired(judging(census=None, compiled=None, gemms=None)) == {"observe.complete"}
+    assert "observe.complete" in fired(judging(census={"calls": (CallSeen(3, 3),) * 2}))
+    assert "observe.complete" in fired(judging(gemms=None))
+
+
+def test_no_observed_call_is_red() -> None:
+    assert "compile.captured" in fired(judging(census={"calls": ()}))
+
+
+def test_backward_graph_is_not_asked_of_the_eager_backend() -> None:
+    assert fired(judging(census={"backward_graphs": 0}, axes={"backend": "eager"})) == set()
+
+
+def test_budget_of_the_matrix_allows_what_it_names_and_no_more() -> None:
+    one_break = Expectation(Budgets(graph_breaks=1, graphs=2))
+    census = {"breaks": (SITE,), "graphs": 2, "backward_graphs": 2}
+    assert fired(judging(one_break, census=census)) == set()
+    assert fired(judging(one_break, census={**census, "breaks": (SITE, SITE)})) == {"compile.breaks"}
+
+
+def test_message_names_site_and_reason() -> None:
+    (finding,) = run_checks(judging(census={"breaks": (SITE,)}))[0]
+    assert finding.site == "user.py:10"
+    assert "print" in finding.got
+    assert str(finding) == "compile.breaks: expected at most 0, got 1: Unsupported: print at user.py:10 at user.py:10"
+
+
+class TestRefusal:
+    """A documented refusal: on each call, of the right class, with the right text."""
+
+    def judge(self, *errors: Any, attempts: int = 3) -> set[str]:
+        parts = {"compiled": None, "census": None, "gemms": None}
+        return fired(judging(Expectation(raises=REFUSAL), errors=errors, compile_attempts=attempts, **parts))
+
+    def good(self, phase: str = "compile") -> Any:
+        return error(phase, message="DelayedScaling is not supported under torch.compile")
+
+    def test_met_on_each_call(self) -> None:
+        assert self.judge(self.good(), self.good("run"), self.good("run")) == set()
+
+    def test_silent_on_one_call(self) -> None:
+        assert self.judge(self.good(), self.good("run")) == {"error.refusal"}
+
+    def test_silent_on_every_call(self) -> None:
+        assert self.judge() == {"error.refusal"}
+
+    def test_never_tried(self) -> None:
+        assert self.judge(attempts=0) == {"error.refusal"}
+
+    def test_other_text(self) -> None:
+        assert self.judge(self.good(), self.good(), error("run", message="boom")) == {"error.refusal"}
+
+    def test_other_class(self) -> None:
+        wrong = error("run", "ValueError", "not supported under torch.compile")
+        assert self.judge(self.good(), self.good(), wrong) == {"error.refusal"}
+
+    def test_an_error_in_another_phase_is_not_excused(self) -> None:
+        three = (self.good(), self.good(), self.good())
+        assert self.judge(*three, error("eager")) == {"error.unexpected"}
+
+
+class TestNegative:
+    """An unsupported recipe raises its documented class on entry."""
+
+    def judge(self, *errors: Any) -> set[str]:
+        support = {OUTER: ("native", "", ""), INNER: ("unsupported", "needs 9.0", "RuntimeError")}
+        return fired(judging(evidence=Evidence.NEGATIVE, support=support, errors=errors))
+
+    def test_raised(self) -> None:
+        assert self.judge(error("enter")) == set()
+
+    def test_accepted(self) -> None:
+        assert self.judge() == {"error.negative"}
+
+    def test_other_class(self) -> None:
+        assert self.judge(error("enter", "AssertionError")) == {"error.negative"}
+
+
+class TestTraced:
+    """Nothing executes: the graphs are judged, and the FP8 calls in them are the case's."""
+
+    def judge(self, captured: int) -> set[str]:
+        parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None}
+        census = {"calls": (CallSeen(captured, 0),)}
+        return fired(judging(evidence=Evidence.TRACED, census=census, **parts))
+
+    def test_all_captured(self) -> None:
+        assert self.judge(3) == set()
+
+    def test_one_missing(self) -> None:
+        assert self.judge(2) == {"compile.captured"}
