@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from harness.report.evidence import refused, unjudged
 from harness.types import SCHEMA_VERSION, CellResult, Evidence, Verdict
 
 BLAMES = ("none", "product", "infra", "run")
@@ -49,7 +50,8 @@ class RunInfo:
 class Totals:
     """Counts of one run. Every verdict and every level of evidence is listed, at zero too, so that a script can index.
 
-    ``passed_by_evidence`` counts verdict ``pass`` only: the green that was earned, by how it was earned.
+    ``passed_by_evidence`` counts verdict ``pass`` only. Among these, ``refused`` passed by a documented refusal under
+    compile, and ``unjudged`` claim execution although their FP8 arithmetic was not judged.
     """
 
     results: int
@@ -58,6 +60,8 @@ class Totals:
     passed_by_evidence: Mapping[str, int]
     gating_reds: int  # red cells that decide the exit code
     quarantined_reds: int  # red cells that a quarantine keeps from deciding it
+    refused: int
+    unjudged: int
     retried: int  # cells with more than one attempt
 
 
@@ -70,7 +74,7 @@ class RunRecord(RunInfo):
     error, nothing ran), ``none`` when all is as expected.
     """
 
-    totals: Totals = Totals(0, {}, {}, {}, 0, 0, 0)
+    totals: Totals = Totals(0, {}, {}, {}, 0, 0, 0, 0, 0)
     blame: str = "none"
     schema_version: int = SCHEMA_VERSION
 
@@ -87,6 +91,8 @@ def totals(results: Iterable[CellResult]) -> Totals:
         passed_by_evidence={evidence.value: sum(r.evidence is evidence for r in passed) for evidence in Evidence},
         gating_reds=sum(result.gates for result in reds),
         quarantined_reds=sum(not result.gates for result in reds),
+        refused=sum(map(refused, listed)),
+        unjudged=sum(map(unjudged, listed)),
         retried=sum(len(result.attempts) > 1 for result in listed),
     )
 

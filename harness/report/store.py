@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness.report.require import LEVELS
 from harness.report.run_info import RunInfo, run_record
 from harness.serialize import result_from_dict, result_to_line, to_jsonable
 from harness.types import SCHEMA_VERSION, CellResult
@@ -97,11 +98,14 @@ def read_run(directory: Path) -> RunInfo:
     _check_version(data, str(path))
     known = {f.name for f in fields(RunInfo)}
     try:
-        return _RUN.validate_python({key: value for key, value in data.items() if key in known})
+        run = _RUN.validate_python({key: value for key, value in data.items() if key in known})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise StoreError(f"{path}: not a run: {place}: {first['msg']}") from error
+    if run.require not in {level.value for level in LEVELS}:
+        raise StoreError(f"{path}: not a run: require: {run.require!r} is no level of evidence")
+    return run
 
 
 _RUN: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

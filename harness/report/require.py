@@ -1,0 +1,112 @@
+"""Whether a run earned the level of evidence that its matrix requires, and which exit code it ends with.
+
+The rule: each supported recipe of the selection, per provider, passes at least one cell at the required level or better
+(native > emulated > traced). What counts is a plain ``pass``; where the cell executed, one whose FP8 arithmetic was
+judged. Therefore
+
+* a negative cell counts neither way: a recipe with nothing but negative cells is not supported here;
+* a documented refusal (DelayedScaling under compile) counts neither way, unless the cell also ran eagerly and that
+  arithmetic was judged; a recipe that was refused in every cell is not asked for more;
+* a pass whose arithmetic nobody judged doesn't count, and its recipe is asked for more;
+* a quarantined cell counts when it passes and is not asked for when it doesn't: a quarantine never gates;
+* an expected failure is no pass;
+* a skipped cell counts neither way, but a recipe that was skipped in every cell has not been shown to be anything.
+
+Apart from that, a run in which nothing was executed is red unless the matrix says ``require: traced``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.report.evidence import fp8_judged, nothing_executed, refused, unjudged
+from harness.types import CellResult, Evidence, Verdict
+
+LEVELS = (Evidence.TRACED, Evidence.EMULATED, Evidence.NATIVE)  # weakest first
+
+MEANINGS = {
+    0: "all as expected",
+    1: "not as expected",
+    2: "interrupted",
+    3: "internal error",
+    4: "usage error or invalid matrix",
+    5: "nothing ran",
+}
+
+
+def require_findings(require: str, results: Sequence[CellResult]) -> list[str]:
+    """What is missing for ``require``, one message each; empty when it is met.
+
+    Raises:
+        ValueError: ``require`` is not native, emulated or traced.
+    """
+    names = [level.value for level in LEVELS]
+    if require not in names:
+        raise ValueError(f"require must be one of {', '.join(reversed(names))}, not {require!r}")
+    required = names.index(require)
+    findings = []
+    if require != Evidence.TRACED.value and nothing_executed(results):
+        findings.append("nothing was executed: no cell was seen to run FP8 arithmetic on this machine")
+    for (provider, recipe), cells in _by_recipe(results).items():
+        asked = _asked(cells)
+        best = max((LEVELS.index(cell.evidence) for cell in cells if _counts(cell)), default=-1)
+        if asked and best < required:
+            findings.append(f"{recipe} on {provider}: {_shortfall(require, best, asked)}")
+    return findings
+
+
+def _by_recipe(results: Sequence[CellResult]) -> dict[tuple[str, str], list[CellResult]]:
+    grouped: dict[tuple[str, str], list[CellResult]] = {}
+    for result in results:
+        grouped.setdefault((result.provider, str(result.axes.get("recipe", ""))), []).append(result)
+    return grouped
+
+
+def _asked(cells: Sequence[CellResult]) -> Sequence[CellResult]:
+    """The cells of one recipe that could have earned the level; all of them where every one was skipped."""
+    if all(cell.verdict is Verdict.SKIP for cell in cells):
+        return cells
+    return [cell for cell in cells if cell.verdict is not Verdict.SKIP and not _is_exempt(cell)]
+
+
+def _is_exempt(cell: CellResult) -> bool:
+    quarantined = not cell.gates and cell.verdict.is_red
+    return cell.evidence is Evidence.NEGATIVE or (refused(cell) and not fp8_judged(cell)) or quarantined
+
+
+def _counts(cell: CellResult) -> bool:
+    if cell.verdict is not Verdict.PASS or cell.evidence not in LEVELS:
+        return False
+    return fp8_judged(cell) or (cell.evidence is Evidence.TRACED and not refused(cell))
+
+
+def _shortfall(require: str, best: int, asked: Sequence[CellResult]) -> str:
+    wanted = require if require == Evidence.NATIVE.value else f"{require} or better"
+    if best >= 0:
+        return f"passed no cell {wanted}, only {LEVELS[best].value}"
+    seen = Counter("pass without judged numerics" if unjudged(cell) else cell.verdict.value for cell in asked)
+    return f"passed no cell {wanted} ({', '.join(f'{count} {verdict}' for verdict, count in seen.items())})"
+
+
+def exit_code(
+    results: Sequence[CellResult],
+    require_findings: Sequence[str],
+    *,
+    interrupted: bool = False,
+    internal: bool = False,
+) -> tuple[int, str]:
+    """The exit code of a run (pytest's numbers) and its meaning in words.
+
+    An internal error outranks an interruption, which outranks red cells: what wasn't finished can't be summed up.
+    """
+    if internal:
+        return 3, MEANINGS[3]
+    if interrupted:
+        return 2, MEANINGS[2]
+    if not results:
+        return 5, MEANINGS[5]
+    reds = sum(result.verdict.is_red and result.gates for result in results)
+    reasons = [f"{reds} cell{'' if reds == 1 else 's'} not as expected"] if reds else []
+    reasons += ["the required evidence was not reached"] if require_findings else []
+    return (1, "; ".join(reasons)) if reasons else (0, MEANINGS[0])

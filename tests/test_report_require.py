@@ -1,0 +1,206 @@
+import dataclasses
+
+import pytest
+
+from harness.report.evidence import (
+    FP8_CHECKS,
+    REFUSAL_CHECK,
+    evidence_rows,
+    executed,
+    never_native,
+    nothing_executed,
+    refused,
+    unjudged,
+)
+from harness.report.require import exit_code, require_findings
+from harness.types import Evidence, Verdict
+from tests.support.report_fakes import BYTES, ci_axes, crashed_results, green_results, mixed_results, passed, red
+
+NATIVE, EMULATED, DELAYED = ci_axes()[10], ci_axes()[30], ci_axes()[0]
+
+
+def test_the_fakes_are_what_these_tests_take_them_for() -> None:
+    assert passed(NATIVE).evidence is Evidence.NATIVE
+    assert passed(EMULATED).evidence is Evidence.EMULATED
+    assert refused(green_results()[0])
+
+
+@pytest.mark.parametrize(
+    ("require", "evidence", "met"),
+    [
+        ("native", Evidence.NATIVE, True),
+        ("native", Evidence.EMULATED, False),
+        ("native", Evidence.TRACED, False),
+        ("emulated", Evidence.NATIVE, True),
+        ("emulated", Evidence.EMULATED, True),
+        ("emulated", Evidence.TRACED, False),
+        ("traced", Evidence.NATIVE, True),
+        ("traced", Evidence.TRACED, True),
+    ],
+)
+def test_levels_are_ordered(require: str, evidence: Evidence, met: bool) -> None:
+    other = passed(EMULATED, evidence=Evidence.NATIVE)  # so that something was executed
+    findings = require_findings(require, [passed(NATIVE, evidence=evidence), other])
+    assert (findings == []) is met
+    if not met:
+        assert findings == [
+            f"float8_current_scaling on reference: passed no cell "
+            f"{require}{'' if require == 'native' else ' or better'}, only {evidence.value}"
+        ]
+
+
+def test_one_cell_of_a_recipe_is_enough() -> None:
+    traced = passed(dataclasses.replace(NATIVE, arch="sm100"))
+    assert require_findings("native", [traced, passed(NATIVE)]) == []
+
+
+def test_each_provider_must_reach_it_by_itself() -> None:
+    other = dataclasses.replace(passed(NATIVE), provider="other", evidence=Evidence.TRACED)
+    assert require_findings("native", [passed(NATIVE), other]) == [
+        "float8_current_scaling on other: passed no cell native, only traced"
+    ]
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.PASS])
+def test_only_a_plain_pass_counts(verdict: Verdict) -> None:
+    results = [red(passed(NATIVE), BYTES, verdict=verdict), passed(EMULATED)]
+    assert require_findings("emulated", results) == [
+        f"float8_current_scaling on reference: passed no cell emulated or better (1 {verdict.value})"
+    ]
+
+
+def test_an_unsupported_recipe_is_not_asked_for() -> None:
+    assert require_findings("native", [passed(EMULATED, evidence=Evidence.NEGATIVE), passed(NATIVE)]) == []
+
+
+def test_a_recipe_refused_everywhere_is_neither_asked_for_nor_counted() -> None:
+    refusals = [result for result in green_results() if result.axes["recipe"].startswith("delayed")]
+    assert all(map(refused, refusals))
+    assert require_findings("native", [*refusals, passed(NATIVE)]) == []
+    assert require_findings("emulated", refusals) == [
+        "nothing was executed: no cell was seen to run FP8 arithmetic on this machine"
+    ]
+
+
+def test_a_refusal_whose_eager_numerics_were_judged_counts() -> None:
+    checks = ("error.refusal", "numerics.codes")
+    result = passed(DELAYED, reason="refused under compile as documented", checks=checks)
+    assert refused(result)
+    assert executed(result)
+    assert require_findings("native", [result]) == []
+
+
+def test_a_traced_refusal_counts_neither_way() -> None:
+    traced = passed(DELAYED, checks=("error.refusal",), evidence=Evidence.TRACED)
+    assert require_findings("traced", [traced]) == []
+    assert require_findings("native", [traced, passed(NATIVE)]) == []
+
+
+def test_a_pass_without_judged_numerics_is_not_evidence() -> None:
+    result = passed(NATIVE, checks=("compile.graphs", "fp8.gemms"), notes=("numerics not judged: no oracle",))
+    assert unjudged(result)
+    assert not executed(result)
+    assert require_findings("native", [result, passed(EMULATED, evidence=Evidence.NATIVE)]) == [
+        "float8_current_scaling on reference: passed no cell native (1 pass without judged numerics)"
+    ]
+    assert require_findings("native", [result, passed(ci_axes()[11])]) == []
+
+
+def test_numerics_that_saw_no_fp8_are_not_evidence() -> None:
+    assert unjudged(passed(NATIVE, checks=("numerics.finite", "numerics.program")))
+    assert not unjudged(passed(NATIVE))
+    assert not unjudged(passed(NATIVE, checks=(), evidence=Evidence.TRACED))
+
+
+def test_the_names_are_those_of_the_judge() -> None:
+    from harness.judge import numerics, state_checks
+
+    assert set(numerics.CHECKS) >= FP8_CHECKS
+    assert REFUSAL_CHECK in {check.name for check in state_checks.CHECKS}
+
+
+def test_a_failed_refusal_is_asked_for() -> None:
+    failed = red(green_results()[0], BYTES)
+    assert require_findings("native", [failed, passed(NATIVE)])
+
+
+def test_a_quarantine_neither_gates_nor_hides_a_pass() -> None:
+    quarantined = red(passed(EMULATED), BYTES, gates=False)
+    assert require_findings("native", [quarantined, passed(NATIVE)]) == []
+    assert require_findings("native", [passed(NATIVE, gates=False)]) == []
+
+
+def test_skips_are_not_asked_for_beside_other_cells_but_alone_they_show_nothing() -> None:
+    skipped = [dataclasses.replace(passed(axes), verdict=Verdict.SKIP) for axes in ci_axes()[10:13]]
+    negative = passed(ci_axes()[13], evidence=Evidence.NEGATIVE)
+    assert require_findings("emulated", [*skipped, negative, passed(EMULATED)]) == []
+    assert require_findings("emulated", [*skipped, passed(EMULATED)]) == [
+        "float8_current_scaling on reference: passed no cell emulated or better (3 skip)"
+    ]
+
+
+def test_a_run_that_executed_nothing_is_red_unless_traced_is_asked_for() -> None:
+    traced = [passed(dataclasses.replace(axes, arch="sm100")) for axes in ci_axes()[10:20]]
+    assert nothing_executed(traced)
+    assert require_findings("traced", traced) == []
+    assert require_findings("emulated", traced)[0].startswith("nothing was executed")
+    assert not nothing_executed(green_results())
+    assert not nothing_executed([])
+
+
+def test_unknown_levels_are_refused() -> None:
+    with pytest.raises(ValueError, match="native, emulated, traced"):
+        require_findings("negative", [])
+
+
+def test_evidence_is_counted_by_level_and_refusals_apart() -> None:
+    rows = {row.level: row for row in evidence_rows(mixed_results())}
+    assert set(rows) == {"native", "emulated", "traced", "negative", "none"}
+    assert (rows["native"].passed, rows["native"].refused, rows["native"].reds) == (27, 8, 12)
+    assert sum(row.cells for row in rows.values()) == 70
+    for row in rows.values():
+        assert row.passed + row.refused + row.unjudged + row.reds + row.other == row.cells
+    assert "none" not in {row.level for row in evidence_rows(green_results())}
+
+
+def test_an_architecture_that_was_only_traced_is_named() -> None:
+    traced = [passed(dataclasses.replace(axes, arch="sm100")) for axes in ci_axes()[10:13]]
+    assert never_native([*green_results(), *traced]) == [
+        "B200 (sm100) has never been run natively here: 3 cells were traced, none was executed."
+    ]
+    assert never_native([*traced, passed(ci_axes()[10], arch="sm100")]) == []
+    assert never_native(green_results()) == []
+
+
+def test_executed_is_not_what_was_traced_refused_or_lost() -> None:
+    assert executed(passed(NATIVE))
+    assert executed(red(passed(NATIVE), BYTES))
+    assert not executed(passed(NATIVE, evidence=Evidence.TRACED))
+    assert not executed(green_results()[0])
+    assert not any(map(executed, crashed_results()))
+
+
+@pytest.mark.parametrize(
+    ("results", "unmet", "flags", "code"),
+    [
+        (green_results(), [], {}, 0),
+        (mixed_results(), [], {}, 1),
+        (green_results(), ["missing"], {}, 1),
+        (mixed_results(), [], {"interrupted": True}, 2),
+        (mixed_results(), [], {"interrupted": True, "internal": True}, 3),
+        (green_results(), [], {"internal": True}, 3),
+        ([], [], {}, 5),
+        ([red(passed(NATIVE), BYTES, gates=False)], [], {}, 0),
+        ([red(passed(NATIVE), BYTES, verdict=Verdict.XPASS)], [], {}, 1),
+    ],
+)
+def test_exit_codes(results, unmet, flags, code) -> None:
+    number, meaning = exit_code(results, unmet, **flags)
+    assert number == code
+    assert meaning
+
+
+def test_the_meaning_names_both_reasons() -> None:
+    assert exit_code(mixed_results(), ["missing"])[1] == (
+        "19 cells not as expected; the required evidence was not reached"
+    )

@@ -1,0 +1,96 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.report.run_info import RunRecord, run_record
+from harness.report.schema import RESULT_FIELDS, RUN_FIELDS, main, schema_text, schemas
+from harness.serialize import to_jsonable
+from harness.types import CellResult, Evidence, Verdict
+from tests.support.report_fakes import mixed_results, one_of_each, run_of
+
+PUBLISHED = Path(__file__).parent.parent / "docs" / "schemas"
+RESULTS, RUN = "results.schema.json", "run.schema.json"
+
+
+def valid(value, schema, root):
+    """Enough of JSON Schema for ours: references, types, enumerations, required and typed members."""
+    if "$ref" in schema:
+        return valid(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    kinds = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+    kind = schema.get("type")
+    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        return False
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    if isinstance(value, list):
+        return all(valid(item, schema.get("items", {}), root) for item in value)
+    if isinstance(value, dict):
+        own = schema.get("properties", {})
+        members = all(
+            valid(item, own.get(key, schema.get("additionalProperties", {})), root) for key, item in value.items()
+        )
+        return members and set(schema.get("required", ())) <= set(value)
+    return True
+
+
+@pytest.mark.parametrize("name", [RESULTS, RUN])
+def test_the_published_schemas_are_current(name) -> None:
+    published = (PUBLISHED / name).read_text()
+    assert published == schema_text(schemas()[name]), "run: python -m harness.report.schema docs/schemas"
+
+
+def test_what_is_written_is_valid() -> None:
+    schema = schemas()[RESULTS]
+    for result in (*mixed_results(), *one_of_each()):
+        assert valid(to_jsonable(result), schema, schema)
+    record = to_jsonable(run_record(run_of(mixed_results()), mixed_results()))
+    assert valid(record, schemas()[RUN], schemas()[RUN])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"verdict": "fine"},
+        {"evidence": "hearsay"},
+        {"gates": "yes"},
+        {"findings": [{"check": "c"}]},
+        {"timing": {"total_s": "long"}},
+        {"attempts": [{"verdict": "pass"}]},
+    ],
+)
+def test_what_is_wrong_is_not_valid(change) -> None:
+    schema = schemas()[RESULTS]
+    assert not valid({**to_jsonable(mixed_results()[0]), **change}, schema, schema)
+    missing = to_jsonable(mixed_results()[0])
+    del missing["id"]
+    assert not valid(missing, schema, schema)
+
+
+def test_every_field_is_described_and_nothing_else_is() -> None:
+    assert set(RESULT_FIELDS) == {field.name for field in dataclasses.fields(CellResult)}
+    assert set(RUN_FIELDS) == {field.name for field in dataclasses.fields(RunRecord)}
+
+
+def test_changes_stay_additive() -> None:
+    """A field without a default would make older files invalid: what is required is fixed."""
+    required = ["id", "axes", "arch", "provider", "case", "verdict", "reason", "signature", "evidence"]
+    assert schemas()[RESULTS]["required"] == required
+    assert schemas()[RUN]["required"] == ["run_id", "matrix"]
+    for schema in schemas().values():
+        assert schema.get("additionalProperties") is not False
+
+
+def test_words_are_enumerated() -> None:
+    definitions = schemas()[RESULTS]["$defs"]
+    assert definitions["Verdict"]["enum"] == [verdict.value for verdict in Verdict]
+    assert definitions["Evidence"]["enum"] == [evidence.value for evidence in Evidence]
+
+
+def test_the_command_writes_both(tmp_path, capsys) -> None:
+    assert main([str(tmp_path / "new")]) == 0
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [RESULTS, RUN]
+    assert json.loads((tmp_path / "new" / RUN).read_text()) == schemas()[RUN]
+    assert main([]) == 4
+    assert "usage" in capsys.readouterr().err
