@@ -1,0 +1,23 @@
+"""How faults change a library and mend it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_ABSENT = object()
+
+
+@contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[Any]:
+    """Set ``owner.name`` inside, put back exactly what was there (a class attribute keeps its descriptor)."""
+    before = vars(owner).get(name, _ABSENT) if isinstance(owner, type) else getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield getattr(owner, name)
+    finally:
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)

@@ -1,0 +1,49 @@
+"""What the faults of the quantiser share: replace what ``quantize`` returns, in every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from harness.faults.patching import patched
+
+if TYPE_CHECKING:
+    from harness.fp8.quantizer import Quantized
+    from harness.providers.protocol import Provider
+
+
+def quantiser_fault(change: Callable[[Quantized], Quantized]) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault that changes each 8-bit operand after it was quantised."""
+
+    @contextmanager
+    def apply(provider: Provider) -> Iterator[Provider]:
+        from harness.fp8 import ops
+
+        quantize = ops.quantize  # type: ignore[attr-defined]  # looked up there by every operator
+
+        def changed(*arguments: Any) -> Quantized:
+            given = quantize(*arguments)
+            return given if given.format == "e2m1" else change(given)
+
+        with patched(ops, "quantize", changed):
+            yield provider
+
+    return apply
+
+
+def requantised(given: Quantized, encode: Any, decode: Any) -> Quantized:
+    """``given`` quantised again from its source: element x becomes cast(x * encode), its decode scale ``decode``.
+
+    ``encode`` and ``decode`` are float32 tensors of the shape of ``given.scale``.
+    """
+    import dataclasses
+
+    import torch
+
+    from harness.fp8 import formats
+    from harness.fp8.quantizer import expand_blocks
+
+    target = formats.E4M3 if given.format == "e4m3" else formats.E5M2
+    scaled = given.source.to(torch.float32) * expand_blocks(encode, given.block)
+    return dataclasses.replace(given, data=formats.cast_saturating(scaled, target), scale=decode.to(given.scale.dtype))

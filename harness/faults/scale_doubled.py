@@ -1,0 +1,23 @@
+"""Decode scales are twice what the encoding used."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from harness.faults.fault import Fault
+from harness.faults.quantising import quantiser_fault
+from harness.fp8.quantizer import Quantized
+
+
+def _change(given: Quantized) -> Quantized:
+    return dataclasses.replace(given, scale=(given.scale.to(torch.float32) * 2).to(given.scale.dtype))
+
+
+FAULT = Fault(
+    name="scale_doubled",
+    breaks="every decode scale is doubled",
+    caught_by="numerics.scales",
+    apply=quantiser_fault(_change),
+)

@@ -1,0 +1,148 @@
+"""A linear layer whose three GEMMs run in FP8 inside an autocast region."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+import harness.fp8.ops  # noqa: F401 - defines torch.ops.fp8ref
+from harness import torch_compat
+from harness.fp8 import delayed, shapes
+from harness.fp8.delayed import BACKWARD, FORWARD, DelayedTensors
+from harness.fp8.key import RecipeKey
+from harness.fp8.recipe import DelayedScaling, Recipe
+from harness.fp8.state import FP8GlobalStateManager
+
+
+class ToyLinear(torch.nn.Module):
+    """y = x @ weight.T + bias. In an enabled region forward, dgrad and wgrad run in FP8; elsewhere it is ``F.linear``.
+
+    Parameters ``weight`` (out_features, in_features) and ``bias`` (out_features), both of ``dtype``. The input may
+    have leading batch dimensions and must have the weight's dtype; the bias is added outside the FP8 operator, in
+    that dtype.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        bias: bool = True,
+        dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = torch.nn.Parameter(torch.empty(out_features, in_features, dtype=dtype, device=device))
+        self.bias = torch.nn.Parameter(torch.empty(out_features, dtype=dtype, device=device)) if bias else None
+        self.delayed: DelayedTensors | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in +-1 / sqrt(in_features), as ``torch.nn.Linear``."""
+        bound = 1.0 / math.sqrt(self.in_features)
+        torch.nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (..., in_features) to (..., out_features).
+
+        Raises:
+            ValueError: a dimension that the recipe's kernels can't take, or an input of another dtype than the
+            weight's. DelayedScalingUnderCompileError: delayed scaling while torch.compile traces.
+        """
+        state = FP8GlobalStateManager.quantization_state
+        if not state.fp8_enabled:
+            if state.fp8_calibration:
+                self._calibrate(x)
+            return functional.linear(x, self.weight, self.bias)
+        recipe = FP8GlobalStateManager.get_fp8_recipe()
+        delayed.refuse_under_compile(recipe)
+        flat = x.reshape(-1, x.shape[-1])
+        if not torch.compiler.is_compiling():
+            shapes.check(recipe, flat, self.weight)
+        if recipe.delayed():
+            y = self._forward_delayed(flat, recipe)
+        else:
+            y = torch.ops.fp8ref.linear(flat, self.weight, None, None, RecipeKey(recipe.key))
+        y = y.reshape(*x.shape[:-1], self.out_features)
+        return y if self.bias is None else y + self.bias
+
+    def _calibrate(self, x: torch.Tensor) -> None:
+        """Record amaxes for delayed scaling without quantising; other recipes have nothing to calibrate."""
+        recipe = FP8GlobalStateManager.get_fp8_recipe()
+        delayed.refuse_under_compile(recipe)
+        if recipe.delayed():
+            self._record(x.reshape(-1, x.shape[-1]), recipe)
+
+    def _record(self, flat: torch.Tensor, recipe: Recipe) -> DelayedTensors:
+        """Fold the amaxes of input and weight into the running step, where a backward may follow.
+
+        Inference moves no scale, and a recompute has been counted by its first forward.
+        """
+        length = recipe.amax_history_len if isinstance(recipe, DelayedScaling) else 1
+        if self.delayed is None:
+            self.delayed = DelayedTensors(length, self.weight.device)
+        self.delayed.fit(length, self.weight.device)
+        state = FP8GlobalStateManager.quantization_state
+        if torch.is_grad_enabled() and delayed.REPLAY not in state.fp8_tensors_recompute_buffer:
+            self.delayed.record(0, flat.detach())
+            self.delayed.record(1, self.weight.detach())
+            delayed.register(state, FORWARD, self.delayed, recipe, state.fp8_distributed_group)
+        return self.delayed
+
+    def _forward_delayed(self, flat: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+        tensors = self._record(flat, recipe)
+        state = FP8GlobalStateManager.quantization_state
+        scales = delayed.forward_scales(state, tensors)
+        y: torch.Tensor = _DelayedLinear.apply(  # type: ignore[no-untyped-call]
+            flat, self.weight, scales, tensors, recipe, state.fp8_distributed_group
+        )
+        return y
+
+
+class _DelayedLinear(torch.autograd.Function):
+    """The operators with scales of earlier steps. Backward uses the input's and weight's scales of its own forward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        scales: torch.Tensor,
+        tensors: DelayedTensors,
+        recipe: Recipe,
+        group: Any,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, weight, scales)
+        ctx.tensors, ctx.recipe, ctx.group = tensors, recipe, group
+        y: torch.Tensor = torch.ops.fp8ref.linear(x, weight, scales[0:1], scales[1:2], RecipeKey(recipe.key))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, scales = ctx.saved_tensors
+        tensors, key = ctx.tensors, RecipeKey(ctx.recipe.key)
+        tensors.record(2, grad)
+        delayed.register(FP8GlobalStateManager.quantization_state, BACKWARD, tensors, ctx.recipe, ctx.group)
+        torch_compat.after_backward(_update_gradient_scales)
+        grad_scale = tensors.scale[2:3].clone()
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.ops.fp8ref.dgrad(grad, weight, grad_scale, scales[1:2], key)
+        if ctx.needs_input_grad[1]:
+            grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, grad_scale, scales[0:1], key)
+        return grad_x, grad_weight, None, None, None, None
+
+
+def _update_gradient_scales() -> None:
+    FP8GlobalStateManager.reduce_and_update_fp8_tensors(forward=False)

@@ -1,0 +1,127 @@
+"""The numeric verdict on one cell: every check of DESIGN section 7, in an order in which NaN can't hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.judge.compare import shorten, sqnr, within
+from harness.judge.numerics_bench import Bench, tensors_of
+from harness.judge.numerics_program import (
+    check_alpha,
+    check_eager,
+    check_finite,
+    check_nonzero,
+    check_program,
+    check_storage,
+    undecided,
+)
+from harness.judge.numerics_tap import check_codes, check_kernel, check_scales, check_tap
+from harness.judge.oracle_provider import OracleUnsupported
+from harness.observe.types import Observations
+from harness.types import Axes, Evidence, Finding
+
+NumericCheck = Callable[[Bench], list[Finding]]
+
+# Finiteness first: whatever follows may assume that a NaN has been reported. Then what explains most.
+CHECKS: Mapping[str, NumericCheck] = {
+    "numerics.finite": check_finite,
+    "numerics.nonzero": check_nonzero,
+    "numerics.storage": check_storage,
+    "numerics.scales": check_scales,
+    "numerics.codes": check_codes,
+    "numerics.kernel": check_kernel,
+    "numerics.tap": check_tap,
+    "numerics.eager": check_eager,
+    "numerics.program": check_program,
+    "numerics.alpha": check_alpha,
+}
+
+
+@dataclass(frozen=True)
+class NumericsVerdict:
+    """What the numbers say. ``checks``: names of the checks that were applied; ``summary`` holds JSON values."""
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    checks: tuple[str, ...] = ()
+
+
+def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
+    """Judge output and gradients of one cell's runs, and the FP8 products they came from.
+
+    A cell of which nothing executed, or whose program the oracle can't run, gets a note and no findings; the absence of
+    checks in the result is what keeps it from counting as numerically judged.
+    """
+    reason = _not_judged(obs)
+    if reason:
+        return NumericsVerdict(notes=(f"numerics not judged: {reason}",))
+    bench = Bench(obs, axes)
+    try:
+        bench.prepare()
+    except OracleUnsupported as error:
+        return NumericsVerdict(notes=(f"numerics not judged: {error}",))
+    findings: list[Finding] = []
+    applied = applicable(bench)
+    for name in applied:
+        findings += shorten(CHECKS[name](bench))
+    notes = []
+    if bench.nondeterministic:
+        notes.append(f"nondeterministic: {', '.join(sorted(bench.nondeterministic))} differ between two eager runs")
+    if "numerics.alpha" in applied and undecided(bench):
+        notes.append(f"alpha undecided for {', '.join(undecided(bench))}: rounding exceeds quantisation")
+    return NumericsVerdict(tuple(findings), tuple(notes), summarise(bench, applied), tuple(applied))
+
+
+def _not_judged(obs: Observations) -> str:
+    if obs.evidence not in (Evidence.NATIVE, Evidence.EMULATED):
+        return f"evidence is {obs.evidence.value}"
+    if obs.eager is None and obs.compiled is None:
+        return "nothing ran"
+    if obs.rebuild is None:
+        return "the program can't be rebuilt on the oracle"
+    return ""
+
+
+def applicable(bench: Bench) -> Sequence[str]:
+    """Names of the checks that this cell's observations allow, in order."""
+    quantised = any(step.products for view in bench.views for step in view.oracle.steps)
+    skipped = set()
+    if not quantised:
+        skipped |= {"numerics.scales", "numerics.codes", "numerics.kernel", "numerics.alpha"}
+    if len(bench.views) < 2:
+        skipped.add("numerics.eager")
+    return [name for name in CHECKS if name not in skipped]
+
+
+def summarise(bench: Bench, applied: Sequence[str]) -> dict[str, Any]:
+    """Figures for reports: per tensor of what a user gets, and per check the largest value / bound.
+
+    Per tensor: ``max_error`` against the oracle, its ``bound`` and their ``ratio``, where the ratio is largest;
+    ``alpha`` of the whole; ``sqnr`` in dB against the unquantised program (reported, never judged).
+    """
+    view = bench.view
+    seen, own = tensors_of(view.run.steps[-1]), tensors_of(view.oracle.steps[-1])
+    projections = bench.alphas if "numerics.alpha" in applied else {}
+    tensors: dict[str, Any] = {}
+    for name, value in seen.items():
+        if name in own and value.shape == own[name].shape:
+            error = (value.to(torch.float64) - own[name]).abs()
+            worst = within(error, bench.allowed(own[name]))
+            tensors[name] = {"max_error": worst.value, "bound": worst.bound, "ratio": worst.ratio}
+            if projections.get(name):
+                bare = view.oracle.unquantised[name]
+                whole = projections[name][0]
+                tensors[name] |= {"alpha": whole.alpha, "alpha_bound": whole.bound, "sqnr": sqnr(bare, value)}
+    return {
+        "judged": view.name,
+        "products": sum(len(step.products) for step in view.oracle.steps),
+        "records": len(view.run.records),
+        "tensors": tensors,
+        "alphas": {f"{n} {a.label}": a.alpha for n, items in projections.items() for a in items},
+        "margins": {name: {"ratio": m.ratio, "where": m.where} for name, m in bench.margins.items()},
+    }

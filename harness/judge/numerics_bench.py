@@ -1,0 +1,257 @@
+"""What the numeric checks look at: a cell's runs, each beside the oracle's run of the same program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+import torch
+
+from harness.judge.alpha import Alpha, project_shares
+from harness.judge.bounds import Accumulator, accumulator_of, admissible_difference
+from harness.judge.compare import same_bits
+from harness.judge.formats import Precision, precision_of
+from harness.judge.oracle_run import OUTPUT, OracleRun, OracleStep, records_of_step, run_oracle
+from harness.judge.oracle_sites import ProductRun
+from harness.observe.types import Observations, RunSeen, StepTensors
+from harness.providers.protocol import Operand, TapRecord
+from harness.types import Axes
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A product of the oracle's run and the tap's record of it. ``fresh`` False: an earlier view had the same bits."""
+
+    step: int
+    product: ProductRun
+    record: TapRecord
+    fresh: bool = True
+
+    def place(self, view: str) -> str:
+        step = f" step {self.step}," if self.step else ""
+        return f"{view},{step} {self.product.label}"
+
+
+@dataclass(frozen=True)
+class View:
+    """One judged run ("eager" or "compiled") with the oracle's run beside it.
+
+    ``shared``: the oracle's run is that of an earlier view, because every FP8 operand was bit-equal.
+    """
+
+    name: str
+    run: RunSeen
+    oracle: OracleRun
+    pairs: tuple[Pair, ...]
+    shared: bool = False
+
+    def steps(self) -> Iterator[tuple[int, StepTensors, OracleStep]]:
+        for index, (seen, own) in enumerate(zip(self.run.steps, self.oracle.steps, strict=False)):
+            yield index, seen, own
+
+    def tensor_place(self, step: int, name: str) -> str:
+        at = f" step {step}," if step else ""
+        return f"{self.name},{at} {describe(name)}"
+
+
+def describe(name: str) -> str:
+    """A tensor's name in words."""
+    return "output" if name == OUTPUT else f"gradient of {name}"
+
+
+def tensors_of(step: StepTensors | OracleStep) -> Mapping[str, torch.Tensor]:
+    """Output and gradients of a step by name."""
+    return {OUTPUT: step.output, **step.grads}
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The largest value / bound that a check met, and where."""
+
+    ratio: float
+    where: str
+
+
+T = TypeVar("T")
+
+
+def on_cpu(value: T) -> T:
+    """``value`` with every tensor in it on the CPU, where the oracle computes; unchanged parts are kept as they are."""
+    return cast(T, _on_cpu(value))
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value if value.device.type == "cpu" else value.detach().cpu().requires_grad_(value.requires_grad)
+    if is_dataclass(value) and not isinstance(value, type):
+        moved = {f.name: _on_cpu(getattr(value, f.name)) for f in fields(value)}
+        changed = any(moved[f.name] is not getattr(value, f.name) for f in fields(value))
+        return replace(value, **moved) if changed else value
+    if isinstance(value, Mapping):
+        moved = {key: _on_cpu(item) for key, item in value.items()}
+        return moved if any(moved[key] is not item for key, item in value.items()) else value
+    if isinstance(value, tuple):
+        items = tuple(_on_cpu(item) for item in value)
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+@dataclass
+class Bench:
+    """A cell's observations, prepared for the numeric checks. Oracle runs are made once, on first use.
+
+    ``raw`` is what was observed; ``obs`` the same with all tensors on the CPU.
+    """
+
+    raw: Observations
+    axes: Axes
+    margins: dict[str, Margin] = field(default_factory=dict)
+    _allowed: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def obs(self) -> Observations:
+        return on_cpu(self.raw)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.axes.dtype)
+        return dtype
+
+    @property
+    def precision(self) -> Precision:
+        return precision_of(self.dtype)
+
+    @property
+    def accumulator(self) -> Accumulator:
+        return accumulator_of(self.obs.arch)
+
+    @functools.cached_property
+    def views(self) -> tuple[View, ...]:
+        """The runs that executed, eager first.
+
+        Raises:
+            OracleUnsupported: the oracle can't run the program.
+        """
+        views: list[View] = []
+        if self.obs.eager is not None:
+            views.append(self._own_view("eager", self.obs.eager))
+        if self.obs.compiled is not None:
+            shared = share_view(views[0], self.obs.compiled) if views else None
+            views.append(shared or self._own_view("compiled", self.obs.compiled))
+        return tuple(views)
+
+    def prepare(self) -> None:
+        """Run the oracle now.
+
+        Raises:
+            OracleUnsupported: the oracle can't build or run the program.
+        """
+        self.views  # noqa: B018  (a cached property: this fills it)
+
+    def _own_view(self, name: str, run: RunSeen) -> View:
+        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator)
+        pairs = tuple(
+            Pair(index, product, product.record)
+            for index, step in enumerate(oracle.steps)
+            for product in step.products
+            if product.record is not None
+        )
+        return View(name, run, oracle, pairs)
+
+    def allowed(self, own: torch.Tensor) -> torch.Tensor:
+        """How far a correct program's tensor may be from the oracle's ``own``; computed once for each tensor."""
+        key = id(own)  # the tensor is kept beside its bound, so that the id stays its own
+        if key not in self._allowed:
+            self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator))
+        return self._allowed[key][1]
+
+    @property
+    def view(self) -> View:
+        """The compiled run where there is one, else the eager one: what a user gets."""
+        return self.views[-1]
+
+    @functools.cached_property
+    def alphas(self) -> Mapping[str, Sequence[Alpha]]:
+        """Projections of the last step of what a user gets: per tensor first the whole, then each direct product."""
+        view = self.view
+        seen, own = tensors_of(view.run.steps[-1]), tensors_of(view.oracle.steps[-1])
+        found: dict[str, Sequence[Alpha]] = {}
+        for name, shares in view.oracle.shares.items():
+            if name in seen and seen[name].shape == own[name].shape:
+                deviation = seen[name].to(torch.float64) - own[name]
+                found[name] = project_shares(deviation, shares, own[name], self.precision, self.accumulator)
+        return found
+
+    @functools.cached_property
+    def nondeterministic(self) -> frozenset[str]:
+        """Names of tensors that two eager runs, same seed and state, gave with different bits."""
+        first, second = self.obs.eager, self.obs.eager_again
+        if first is None or second is None:
+            return frozenset()
+        names = set()
+        for one, other in zip(first.steps, second.steps, strict=False):
+            others = tensors_of(other)
+            names |= {n for n, t in tensors_of(one).items() if n not in others or not same_bits(t, others[n])}
+        return frozenset(names)
+
+    def fresh_tensors(self) -> Iterator[tuple[View, int, str, torch.Tensor, torch.Tensor]]:
+        """(view, step, name, seen, oracle's) of every judged tensor, bit-equal repetitions in later views left out."""
+        known: dict[tuple[int, str], torch.Tensor] = {}
+        for view in self.views:
+            for index, seen, own in view.steps():
+                wanted = tensors_of(own)
+                for name, tensor in tensors_of(seen).items():
+                    before = known.setdefault((index, name), tensor)
+                    repeated = before is not tensor and view.shared and same_bits(before, tensor)
+                    if name in wanted and not repeated:
+                        yield view, index, name, tensor, wanted[name]
+
+    def meet(self, check: str, ratio: float, where: str) -> None:
+        """Remember the largest value / bound of a check."""
+        if check not in self.margins or not ratio <= self.margins[check].ratio:
+            self.margins[check] = Margin(ratio, where)
+
+
+def _keyed(run: RunSeen, step: int) -> dict[tuple[str, str, int], TapRecord]:
+    """Records of a step by (layer, product, how many of these came before)."""
+    keyed: dict[tuple[str, str, int], TapRecord] = {}
+    for record in records_of_step(run, step):
+        if record.phase != "recompute":
+            name = run.layers.get(record.weight_ptr, "?")
+            use = sum(key[:2] == (name, record.product) for key in keyed)
+            keyed[name, record.product, use] = record
+    return keyed
+
+
+def same_operand(a: Operand, b: Operand) -> bool:
+    """True when two operands are bit-equal in everything."""
+    if (a.format, a.block, a.role) != (b.format, b.block, b.role):
+        return False
+    if (a.global_scale is None) != (b.global_scale is None):
+        return False
+    same_global = a.global_scale is None or b.global_scale is None or same_bits(a.global_scale, b.global_scale)
+    return same_global and same_bits(a.codes, b.codes) and same_bits(a.scale, b.scale)
+
+
+def share_view(first: View, run: RunSeen) -> View | None:
+    """A view of ``run`` on the oracle run of ``first``, if both fed the same bits to every FP8 product; else None."""
+    partners: dict[int, TapRecord] = {}
+    for step in range(len(first.oracle.steps)):
+        mine, theirs = _keyed(first.run, step), _keyed(run, step)
+        if mine.keys() != theirs.keys():
+            return None
+        for key, record in mine.items():
+            other = theirs[key]
+            if not (same_bits(record.a.source, other.a.source) and same_bits(record.b.source, other.b.source)):
+                return None
+            partners[id(record)] = other
+    if len(run.steps) != len(first.run.steps):
+        return None
+    pairs = []
+    for pair in first.pairs:
+        other, record = partners[id(pair.record)], pair.record
+        same = same_operand(record.a, other.a) and same_operand(record.b, other.b)
+        pairs.append(Pair(pair.step, pair.product, other, not (same and same_bits(record.output, other.output))))
+    return View("compiled", run, first.oracle, tuple(pairs), shared=True)

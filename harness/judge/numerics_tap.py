@@ -1,0 +1,292 @@
+"""Checks of the tap's records: scales and codes against the oracle, kernels against exact products, the tap against
+the program itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from harness.judge.bounds import accumulation_bound, accumulation_excess
+from harness.judge.compare import first_index, same_values, within
+from harness.judge.formats import FORMATS, half_spacing, precision_of, round_to
+from harness.judge.formats import decode as decode_elements
+from harness.judge.numerics_bench import Bench, Pair, View, describe
+from harness.judge.oracle import OracleOperand, decode, quantize
+from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
+from harness.judge.oracle_run import OracleStep
+from harness.judge.oracle_sites import Site
+from harness.observe.types import Batch, StepTensors
+from harness.providers.protocol import Operand, TapRecord
+from harness.types import Finding
+
+
+def _operands(pair: Pair) -> Iterator[tuple[str, Operand, OracleOperand, float | None]]:
+    """Both operands: "A"/"B" with role, as recorded, as the oracle quantised its own, encode scale (delayed only)."""
+    product, record = pair.product, pair.record
+    yield f"A ({record.a.role})", record.a, product.a, product.encode_scales[0]
+    yield f"B ({record.b.role})", record.b, product.b, product.encode_scales[1]
+
+
+def expected_operand(pair: Pair, seen: Operand, own: OracleOperand, encode_scale: float | None) -> OracleOperand:
+    """The oracle's quantisation of the recorded source, whichever tensor that is."""
+    if seen.source.shape == own.source.shape and torch.equal(seen.source.to(own.source), own.source):
+        return own
+    return quantize(seen.source, pair.product.recipe, own.role, tensor_scale=encode_scale)
+
+
+def _fresh(bench: Bench) -> Iterator[tuple[View, Pair]]:
+    for view in bench.views:
+        for pair in view.pairs:
+            if pair.fresh:
+                yield view, pair
+
+
+def check_scales(bench: Bench) -> list[Finding]:
+    """Role, block and every scale of each operand equal to the oracle's quantisation of that operand's source."""
+    findings = []
+    for view, pair in _fresh(bench):
+        for name, seen, own, encode_scale in _operands(pair):
+            where = f"{pair.place(view.name)}, operand {name}"
+            expected = expected_operand(pair, seen, own, encode_scale)
+            findings += [Finding("numerics.scales", e, g, where) for e, g in _scale_faults(seen, expected)]
+    return findings
+
+
+def _scale_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
+    if seen.role != expected.role:
+        yield f"role {expected.role}", f"role {seen.role}"
+    if tuple(seen.block) != tuple(expected.block) or tuple(seen.scale.shape) != tuple(expected.scale.shape):
+        shapes = tuple(expected.scale.shape), tuple(seen.scale.shape)
+        yield (
+            f"blocks of {tuple(expected.block)}, scales of shape {shapes[0]}",
+            f"blocks of {tuple(seen.block)}, scales of shape {shapes[1]}",
+        )
+        return
+    if (seen.global_scale is None) != (expected.global_scale is None):
+        names = ("no global scale", "a global scale")
+        yield names[expected.global_scale is not None], names[seen.global_scale is not None]
+    elif seen.global_scale is not None and expected.global_scale is not None:
+        yield from _unequal(seen.global_scale.reshape(-1), expected.global_scale.reshape(-1), "global scale")
+    yield from _unequal(seen.scale, expected.scale, "scale")
+
+
+def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[tuple[str, str]]:
+    if seen.shape != expected.shape:
+        yield f"{what} of shape {tuple(expected.shape)}", f"shape {tuple(seen.shape)}"
+        return
+    bad = ~same_values(seen, expected)
+    if bool(bad.any()):
+        index = first_index(bad)
+        got, want = float(seen[index]), float(expected[index])
+        factor = f", {got / want:.6g} times as large" if want else ""
+        blocks = f" ({int(bad.sum())} of {bad.numel()} blocks)" if bad.numel() > 1 else ""
+        yield f"{what} {want!r} in block {list(index)}", f"{got!r}{factor}{blocks}"
+
+
+def check_codes(bench: Bench) -> list[Finding]:
+    """Every FP8 (or FP4) code equal to the oracle's; two codes of NaN are equal."""
+    findings = []
+    for view, pair in _fresh(bench):
+        for name, seen, own, encode_scale in _operands(pair):
+            where = f"{pair.place(view.name)}, operand {name}"
+            expected = expected_operand(pair, seen, own, encode_scale)
+            findings += [Finding("numerics.codes", e, g, where) for e, g in _code_faults(seen, expected)]
+    return findings
+
+
+def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
+    if seen.format != expected.format:
+        yield f"{expected.format} codes", f"{seen.format} codes"
+        return
+    if seen.codes.shape != expected.codes.shape or seen.codes.dtype != torch.uint8:
+        yield f"uint8 codes of shape {tuple(expected.codes.shape)}", f"{seen.codes.dtype} {tuple(seen.codes.shape)}"
+        return
+    if torch.equal(seen.codes, expected.codes):
+        return
+    got, want = (decode_elements(codes, FORMATS[expected.format]) for codes in (seen.codes, expected.codes))
+    bad = (seen.codes != expected.codes) & ~(torch.isnan(got) & torch.isnan(want))
+    if bool(bad.any()):
+        index = first_index(bad)
+        block = [index[0] // expected.block[0], index[1] // expected.block[1]]
+        codes = int(expected.codes[index]), int(seen.codes[index])
+        yield (
+            f"code 0x{codes[0]:02x} ({want[index].item():g}) at {list(index)}, block {block}",
+            f"0x{codes[1]:02x} ({got[index].item():g}); {int(bad.sum())} of {bad.numel()} codes differ"
+            + _direction(got[bad].abs(), want[bad].abs()),
+        )
+
+
+def _direction(got: torch.Tensor, want: torch.Tensor) -> str:
+    """Words for a one-sided difference of magnitudes."""
+    if got.numel() > 1 and bool((got < want).all()):
+        return ", all towards zero"
+    if got.numel() > 1 and bool((got > want).all()):
+        return ", all away from zero"
+    return ""
+
+
+def check_kernel(bench: Bench) -> list[Finding]:
+    """Each recorded product against the exact product of the very codes and scales that it was given.
+
+    What one rounding of the output can't explain must stay within the accumulator's bound (harness.judge.bounds).
+    """
+    findings = []
+    for view, pair in _fresh(bench):
+        where = pair.place(view.name)
+        a, b = _given(pair.record.a, pair.product.a), _given(pair.record.b, pair.product.b)
+        if a is None or b is None:
+            continue  # shapes that don't fit are numerics.scales' and numerics.codes' finding
+        output, precision = pair.record.output.detach().to(torch.float64), precision_of(pair.record.output.dtype)
+        if output.shape != (a.shape[0], b.shape[0]) or a.shape[1] != b.shape[1]:
+            expected = f"an output of shape {(a.shape[0], b.shape[0])}"
+            findings.append(Finding("numerics.kernel", expected, f"shape {tuple(output.shape)}", where))
+            continue
+        own = a is pair.product.a.values and b is pair.product.b.values
+        exact = pair.product.quantised if own else a @ b.t()
+        excess = accumulation_excess(output, exact, precision)
+        bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], bench.accumulator, precision)
+        worst = within(excess, bound)
+        bench.meet("numerics.kernel", worst.ratio, where)
+        if not worst.ok:
+            want = f"{exact[worst.index].item():.6g} within {worst.bound:.3g} ({bench.accumulator.name})"
+            got = f"{output[worst.index].item():.6g}, off by {worst}"
+            findings.append(Finding("numerics.kernel", want, got, where))
+    return findings
+
+
+def _given(seen: Operand, own: OracleOperand) -> torch.Tensor | None:
+    """float64 values of an operand as it was recorded; None where codes, scales and blocks don't fit together."""
+    if _same_quantisation(seen, own):
+        return own.values
+    rows, columns = seen.codes.shape if seen.codes.dim() == 2 else (0, 0)
+    blocks = (math.ceil(rows / max(seen.block[0], 1)), math.ceil(columns / max(seen.block[1], 1)))
+    if tuple(seen.scale.shape) != blocks or seen.format not in FORMATS or seen.codes.dtype != torch.uint8:
+        return None
+    return decode(seen.codes, seen.scale, FORMATS[seen.format], (seen.block[0], seen.block[1]), seen.global_scale)
+
+
+def _same_quantisation(seen: Operand, own: OracleOperand) -> bool:
+    if seen.format != own.format or tuple(seen.block) != own.block or seen.scale.shape != own.scale.shape:
+        return False
+    if (seen.global_scale is None) != (own.global_scale is None):
+        return False
+    scales = [(seen.scale, own.scale)]
+    if seen.global_scale is not None and own.global_scale is not None:
+        scales.append((seen.global_scale.reshape(-1), own.global_scale.reshape(-1)))
+    same_scales = all(torch.equal(theirs.to(mine), mine) for theirs, mine in scales)
+    return same_scales and torch.equal(seen.codes, own.codes)
+
+
+def check_tap(bench: Bench) -> list[Finding]:
+    """The tap reports the program that ran: one record per product, sources and results that are the program's tensors.
+
+    Without this a tap could report a plan that nothing executed, and every other check of its records would hold.
+    """
+    findings: list[Finding] = []
+    for view in bench.views:
+        for step, seen, own in view.steps():
+            place = f"{view.name}, step {step}" if step else view.name
+            if not view.shared:
+                findings += _count_faults(place, own)
+                findings += _source_faults(bench, place, own, bench.obs.batches[step])
+            records = {id(p.product): p.record for p in view.pairs if p.step == step}
+            findings += _tie_faults(bench, place, seen, own, records)
+    return findings
+
+
+def _count_faults(place: str, own: OracleStep) -> Iterator[Finding]:
+    for product in own.products:
+        if product.record is None:
+            yield Finding("numerics.tap", "one record", "none", f"{place}, {product.label}")
+    for record in own.left_over:
+        yield Finding("numerics.tap", "no more products", f"{record.product} under {record.recipe}", place)
+    for record in own.unknown:
+        yield Finding("numerics.tap", "a layer of the program", f"weight_ptr {record.weight_ptr:#x}", place)
+
+
+def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> Iterator[Finding]:
+    for product in own.products:
+        where = f"{place}, {product.label}"
+        for mismatch in product.mismatches:
+            got = mismatch.reason if mismatch.worst is None else f"{mismatch.reason}: off by {mismatch.worst}"
+            place_of = f"{where}, source of {mismatch.operand}"
+            yield Finding("numerics.tap", "the program's tensor as the oracle has it", got, place_of)
+        record = product.record
+        if record is None:
+            continue
+        for seen, given, what in _exact_sources(bench, own.sites[product.site], product.product, record, batch):
+            if seen.shape != given.shape or not bool(same_values(seen.to(given.device), given).all()):
+                role = record.a.role if seen is record.a.source else record.b.role
+                yield Finding("numerics.tap", f"the bits of the {what}", "others", f"{where}, source of {role}")
+
+
+def _exact_sources(
+    bench: Bench, site: Site, product: str, record: TapRecord, batch: Batch
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, str]]:
+    """Recorded sources that must be parameters or batch tensors, bit for bit: (source, tensor, what it is)."""
+    weight = bench.obs.parameters.get(f"{site.name}.weight" if site.name else "weight")
+    if product in (FPROP, DGRAD) and weight is not None:
+        yield record.b.source, weight if product == FPROP else weight.t(), "weight parameter"
+    if product in (FPROP, WGRAD):
+        for tensor in batch.inputs:
+            if tensor.is_floating_point() and _is(site.x, tensor):
+                flat = tensor.reshape(site.x.shape)
+                yield (record.a.source, flat, "batch's input") if product == FPROP else (
+                    record.b.source,
+                    flat.t(),
+                    "batch's input",
+                )
+    if product in (DGRAD, WGRAD) and site.grad_output is not None and _is(site.grad_output, batch.grad_output):
+        flat = batch.grad_output.reshape(site.grad_output.shape)
+        yield record.a.source, flat if product == DGRAD else flat.t(), "batch's output gradient"
+
+
+def _is(own: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """True when the oracle's (rows, columns) tensor is ``tensor``, value for value."""
+    return own.numel() == tensor.numel() and torch.equal(own, tensor.detach().to(own).reshape(own.shape))
+
+
+def _tie_faults(
+    bench: Bench, place: str, seen: StepTensors, own: OracleStep, records: dict[int, TapRecord]
+) -> Iterator[Finding]:
+    """Where a tensor of the oracle's program is the result of one product, the run's tensor is that record's output."""
+    for site in own.sites:
+        product = site.products.get(FPROP)
+        if product is not None and id(product) in records and _is(site.y, own.output):
+            yield from _output_fault(bench, place, seen.output, site, records[id(product)])
+        for kind, names in ((DGRAD, _input_names(own)), (WGRAD, [f"{site.name}.weight"])):
+            run = site.products.get(kind)
+            if run is None or id(run) not in records:
+                continue
+            result = round_to(run.quantised, bench.precision)
+            for name in names:
+                if name in own.grads and name in seen.grads and _is(result, own.grads[name]):
+                    output = round_to(records[id(run)].output.detach().to(torch.float64), bench.precision)
+                    grad = seen.grads[name]
+                    fits = grad.numel() == output.numel()
+                    if not fits or not bool(same_values(grad.reshape(output.shape), output).all()):
+                        expected = f"the recorded output of {run.label}"
+                        yield Finding("numerics.tap", expected, "another tensor", f"{place}, {describe(name)}")
+
+
+def _input_names(own: OracleStep) -> list[str]:
+    return [name for name in own.grads if name.startswith("input")]
+
+
+def _output_fault(bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord) -> Iterator[Finding]:
+    """Output = recorded output + bias: equal up to the one rounding that a fused bias saves."""
+    product = record.output.detach().to(site.y)
+    if product.numel() != output.numel() or product.shape != site.y.shape:
+        return  # numerics.kernel and numerics.program report shapes
+    bias = bench.obs.parameters.get(f"{site.name}.bias" if site.name else "bias")
+    wanted = product if bias is None else product + bias.to(product)
+    value = output.detach().to(wanted).reshape(wanted.shape)
+    allowed = half_spacing(wanted, bench.precision)
+    if bias is not None:
+        allowed = 2 * allowed + half_spacing(product, bench.precision)
+    worst = within((value - wanted).abs(), allowed)
+    if not worst.ok:
+        expected = f"the recorded output of {site.name} fprop{' plus bias' if bias is not None else ''}"
+        yield Finding("numerics.tap", expected, f"off by {worst}", f"{place}, output")

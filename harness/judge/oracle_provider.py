@@ -1,0 +1,197 @@
+"""The oracle as a provider: runs a case's own program, eager only, with the judge's arithmetic.
+
+It implements the part of the provider protocol that a case may use (recipe, autocast, linear), so that one builder
+makes both programs and a case never describes its arithmetic twice. Region nesting is a stack of its own: leaving a
+region, by an exception too, restores the entry below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.judge.bounds import FP32, Accumulator
+from harness.judge.formats import precision_of
+from harness.judge.oracle import settings
+from harness.judge.oracle_engine import Call, Engine, RunEngine
+from harness.judge.oracle_sites import Hints, TraceEntry
+from harness.types import Spec
+
+MODES = ("quantised", "exact")
+
+
+class OracleUnsupported(Exception):
+    """The program asks for something that no specification settles, e.g. a library's own default recipe."""
+
+
+@dataclass(frozen=True)
+class OracleRecipe:
+    """A recipe as the oracle's programs hold it; equal specs are equal."""
+
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class _Region:
+    recipe: Spec | None  # None: FP8 is off inside
+
+
+class OracleLinear(torch.nn.Module):
+    """y = x w^T + bias with parameters in float64; what happens in between is the provider's engine."""
+
+    def __init__(self, provider: OracleProvider, layer: int, shape: tuple[int, int], bias: bool, device: Any) -> None:
+        super().__init__()
+        self.layer = layer
+        self.provider = provider
+        self.weight = torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64, device=device))
+        self.bias: torch.nn.Parameter | None = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.zeros(shape[0], dtype=torch.float64, device=device))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.to(torch.float64).reshape(-1, x.shape[-1])
+        y: torch.Tensor = _Linear.apply(flat, self.weight, self.bias, self.provider, self.layer)  # type: ignore[no-untyped-call]
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        w: torch.Tensor,
+        bias: torch.Tensor | None,
+        provider: OracleProvider,
+        layer: int,
+    ) -> torch.Tensor:
+        y, ctx.site = provider.call(layer, x, w, bias)
+        ctx.save_for_backward(x, w)
+        ctx.provider = provider
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        (g,) = grads
+        engine: Engine = ctx.provider.engine
+        g = g.to(torch.float64).contiguous()
+        dx = engine.dgrad(ctx.site, g, w) if ctx.needs_input_grad[0] else None
+        dw = engine.wgrad(ctx.site, g, x) if ctx.needs_input_grad[1] else None
+        db = engine.bgrad(g) if ctx.needs_input_grad[2] else None
+        return dx, dw, db, None, None
+
+
+class OracleProvider:
+    """Runs programs with the oracle's arithmetic and keeps what it did.
+
+    Args:
+        model_dtype: the dtype that the judged program runs in; operands and results are rounded to it.
+        mode: ``quantised`` (Q) or ``exact`` (U: the same program without quantisation).
+        accumulator: of the judged kernels; decides how near a tap's sources must be to be taken for the program's own.
+
+    A driver calls :meth:`begin_step`, the program's forward, and its backward inside :meth:`backward_pass`.
+    """
+
+    def __init__(self, model_dtype: torch.dtype, mode: str = "quantised", accumulator: Accumulator = FP32) -> None:
+        if mode not in MODES:
+            raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+        self.run = RunEngine(precision_of(model_dtype), accumulator, quantise=mode == "quantised")
+        self.engine: Engine = self.run
+        self._layers: list[OracleLinear] = []
+        self._names: dict[int, str] = {}
+        self._regions: list[_Region] = []
+        self._in_backward = False
+
+    @property
+    def autocast(self) -> Any:
+        """``autocast(enabled=..., recipe=...)``, a context manager as in Transformer Engine."""
+        return self._autocast
+
+    def recipe(self, spec: Spec) -> OracleRecipe:
+        """A new recipe object.
+
+        Raises:
+            OracleUnsupported: an unknown recipe or field, or one whose result depends on random numbers.
+        """
+        try:
+            settings(spec)
+        except ValueError as error:
+            raise OracleUnsupported(str(error)) from error
+        return OracleRecipe(spec)
+
+    def linear(
+        self, in_features: int, out_features: int, *, bias: bool, dtype: torch.dtype, device: torch.device
+    ) -> torch.nn.Module:
+        """A float64 linear, whatever ``dtype`` says; layers are numbered in the order of their creation."""
+        del dtype
+        layer = OracleLinear(self, len(self._layers), (out_features, in_features), bias, device)
+        self._layers.append(layer)
+        return layer
+
+    @contextmanager
+    def _autocast(self, *, enabled: bool = True, recipe: OracleRecipe | None = None) -> Iterator[None]:
+        if enabled and recipe is None:
+            raise OracleUnsupported("the program enters a region with the library's default recipe")
+        self._regions.append(_Region(recipe.spec if enabled and recipe is not None else None))
+        try:
+            yield
+        finally:
+            self._regions.pop()
+            if not self._regions and not self._in_backward:
+                self.run.memories.update("input", "weight")
+
+    def name_layers(self, model: torch.nn.Module) -> None:
+        """Take the layers' names from the model, which equal those on the provider's side."""
+        for name, module in model.named_modules():
+            if isinstance(module, OracleLinear) and module.provider is self:
+                self._names[module.layer] = name
+
+    def begin_step(self, hints: Hints | None = None) -> None:
+        """A new step; ``hints`` are the tap's records of the same step of the judged run."""
+        self._regions.clear()
+        self.engine = self.run
+        self.run.begin(hints)
+
+    @contextmanager
+    def backward_pass(self) -> Iterator[None]:
+        """Around the backward of the running step: forwards inside are recomputed; gradients' scales move after it."""
+        self._in_backward = True
+        try:
+            yield
+        finally:
+            self._in_backward = False
+            self.run.memories.update("grad_output")
+
+    @contextmanager
+    def replaying(self, engine: Engine) -> Iterator[None]:
+        """Linears inside are computed by ``engine``; scales and records of the run stay as they are."""
+        self.engine = engine
+        memories, self.run.memories = self.run.memories, type(self.run.memories)()
+        try:
+            yield
+        finally:
+            self.engine, self.run.memories = self.run, memories
+
+    def call(
+        self, layer: int, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None
+    ) -> tuple[torch.Tensor, int]:
+        """A linear call of the program: result and site index."""
+        recipe = self._regions[-1].recipe if self._regions else None
+        call = Call(layer, self._names.get(layer, f"linear{layer}"), recipe)
+        if self._in_backward:
+            return self.engine.recompute(call, x, w, bias)
+        return self.engine.fprop(call, x, w, bias)
+
+    @property
+    def trace(self) -> tuple[TraceEntry, ...]:
+        """The FP8 products of the running step, in order: the recipe that each op must have been given."""
+        return tuple(self.run.trace)
+
+    @property
+    def fp8_products(self) -> int:
+        """FP8 products of the running step, recomputations not counted."""
+        return sum(entry.phase != "recompute" for entry in self.run.trace)

@@ -1,0 +1,221 @@
+"""Running a cell's program on the oracle, step by step beside a judged run, and taking its result apart."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness.judge.alpha import Component, Shares
+from harness.judge.bounds import Accumulator
+from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD, ReplayEngine
+from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
+from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
+from harness.observe.types import Batch, Observations, RunSeen
+from harness.program import Program
+from harness.providers.protocol import TapRecord
+
+OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class OracleStep:
+    """One step on the oracle. ``grads`` are named as in StepTensors; all tensors float64.
+
+    ``left_over``: tap records of this step that no FP8 product of the program asked for; ``unknown``: records whose
+    weight belongs to no layer.
+    """
+
+    output: torch.Tensor
+    grads: Mapping[str, torch.Tensor]
+    sites: Sequence[Site]
+    trace: tuple[TraceEntry, ...]
+    left_over: Sequence[TapRecord] = ()
+    unknown: Sequence[TapRecord] = ()
+
+    @property
+    def products(self) -> list[ProductRun]:
+        """FP8 products: forward in program order, then backward in the order in which gradients flow."""
+        forward = [site.products[FPROP] for site in self.sites if FPROP in site.products]
+        backward = [
+            site.products[name] for site in reversed(self.sites) for name in (DGRAD, WGRAD) if name in site.products
+        ]
+        return forward + backward
+
+
+@dataclass
+class OracleRun:
+    """A program on the oracle with the results of its steps; the last step's autograd graph is kept for shares."""
+
+    provider: OracleProvider
+    program: Program
+    batches: Sequence[Batch]
+    steps: tuple[OracleStep, ...]
+    _live: _Live
+
+    @functools.cached_property
+    def shares(self) -> Mapping[str, Shares]:
+        """By tensor: the output, input gradients and the weights of FP8 layers; empty where nothing was quantised."""
+        step = self.steps[-1]
+        if not step.products:
+            return {}
+        removed = {(p.site, p.product) for p in step.products}
+        bare_output, bare_grads = self._replay(removed)
+        shares = {OUTPUT: Shares(Component("all", step.output - bare_output), self._output_shares(step, bare_output))}
+        for name, grad in step.grads.items():
+            whole = Component("all", grad - bare_grads[name])
+            if name in self._live.inputs:
+                shares[name] = Shares(whole, self._input_shares(step, name, whole))
+            elif name.rpartition(".")[2] == "weight":
+                own = self._weight_shares(step, name.rpartition(".")[0])
+                if own:
+                    rest = whole.share - torch.stack([c.share for c in own]).sum(0)
+                    shares[name] = Shares(whole, own, Component("rest", rest))
+        return shares
+
+    @functools.cached_property
+    def unquantised(self) -> Mapping[str, torch.Tensor]:
+        """The program's tensors without any quantisation error (roundings to its dtype kept), by name."""
+        step = self.steps[-1]
+        tensors = {OUTPUT: step.output, **step.grads}
+        return {name: tensors[name] - share.whole.share for name, share in self.shares.items()}
+
+    def _replay(self, removed: set[tuple[int, str]]) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+        with self.provider.replaying(ReplayEngine(self.provider.run, removed)):
+            live = forward(self.program, self.batches[-1], self._live.wanted)
+            return live.output.detach(), backward(self.provider, live, self.batches[-1], notify=False)
+
+    def _output_shares(self, step: OracleStep, bare: torch.Tensor) -> tuple[Component, ...]:
+        forwards = [p for p in step.products if p.product == FPROP]
+        if len(forwards) == 1:
+            return (Component(forwards[0].label, step.output - bare),)
+        components = []
+        for product in forwards:
+            with torch.no_grad(), self.provider.replaying(ReplayEngine(self.provider.run, {(product.site, FPROP)})):
+                live = forward(self.program, self.batches[-1], self._live.wanted)
+            components.append(Component(product.label, step.output - live.output))
+        return tuple(components)
+
+    def _input_shares(self, step: OracleStep, name: str, whole: Component) -> tuple[Component, ...]:
+        dgrads = [p for p in step.products if p.product == DGRAD]
+        if len(dgrads) == 1 and len(self._live.inputs) == 1 and self._linear_in_input():
+            return (Component(dgrads[0].label, whole.share),)
+        components = []
+        for product in dgrads:
+            engine = ReplayEngine(self.provider.run, {(product.site, DGRAD)}, weights=False)
+            with self.provider.replaying(engine):
+                (grad,) = self._gradients([self._live.inputs[name]])
+            if grad is not None:
+                components.append(Component(product.label, step.grads[name] - grad))
+        return tuple(components)
+
+    def _linear_in_input(self) -> bool:
+        return len(self.steps[-1].sites) == 1
+
+    def _gradients(self, wanted: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        grad_output = self.batches[-1].grad_output.to(torch.float64)
+        with self.provider.backward_pass():
+            return torch.autograd.grad(
+                self._live.output, wanted, grad_output.to(self._live.output), retain_graph=True, allow_unused=True
+            )
+
+    def _weight_shares(self, step: OracleStep, layer: str) -> tuple[Component, ...]:
+        uses = [site.products[WGRAD] for site in step.sites if site.name == layer and WGRAD in site.products]
+        many = len(uses) > 1
+        return tuple(Component(f"{p.label} of use {i + 1}" if many else p.label, p.error) for i, p in enumerate(uses))
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A step whose autograd graph is alive."""
+
+    output: torch.Tensor
+    inputs: Mapping[str, torch.Tensor]
+    parameters: Mapping[str, torch.Tensor]
+    wanted: frozenset[str]
+
+
+def forward(program: Program, batch: Batch, wanted: frozenset[str]) -> _Live:
+    """The program's forward in float64 on new leaves. ``wanted``: inputs that need a gradient, "input0"..."""
+    leaves = []
+    for i, tensor in enumerate(batch.inputs):
+        leaf = tensor.detach().clone()
+        if leaf.is_floating_point():
+            leaf = leaf.to(torch.float64).requires_grad_(tensor.requires_grad or f"input{i}" in wanted)
+        leaves.append(leaf)
+    output = program.forward(program.recipes(), *leaves)
+    inputs = {f"input{i}": leaf for i, leaf in enumerate(leaves) if leaf.requires_grad}
+    parameters = {name: p for name, p in program.model.named_parameters() if p.requires_grad}
+    return _Live(output, inputs, parameters, wanted)
+
+
+def backward(
+    provider: OracleProvider, live: _Live, batch: Batch, *, notify: bool = True, retain: bool = False
+) -> Mapping[str, torch.Tensor]:
+    """Gradients of all inputs and parameters that got one, float64."""
+    named = {**live.inputs, **live.parameters}
+    if not live.output.requires_grad:
+        return {}
+    grad_output = batch.grad_output.to(live.output)
+    with provider.backward_pass():
+        grads = torch.autograd.grad(
+            live.output, list(named.values()), grad_output, allow_unused=True, retain_graph=retain
+        )
+    return {name: g.to(torch.float64) for name, g in zip(named, grads, strict=True) if g is not None}
+
+
+def load_parameters(model: torch.nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
+    """Copy the judged program's initial parameters into the oracle's model.
+
+    Raises:
+        OracleUnsupported: the two models differ in names or shapes.
+    """
+    own = dict(model.named_parameters())
+    if {n: tuple(p.shape) for n, p in own.items()} != {n: tuple(p.shape) for n, p in parameters.items()}:
+        raise OracleUnsupported("the program has other parameters on the oracle than on the provider")
+    with torch.no_grad():
+        for name, value in parameters.items():
+            own[name].copy_(value.detach().to(own[name]))
+
+
+def run_oracle(obs: Observations, run: RunSeen, model_dtype: torch.dtype, accumulator: Accumulator) -> OracleRun:
+    """All steps of ``run`` on the oracle, each beside the tap's records of that step.
+
+    Raises:
+        OracleUnsupported: the program can't be built or run by the oracle.
+        ValueError: there is not one batch for each step.
+    """
+    if obs.rebuild is None or len(obs.batches) != len(run.steps):
+        raise ValueError(f"judging {len(run.steps)} steps takes a builder and as many batches, not {len(obs.batches)}")
+    provider = OracleProvider(model_dtype, accumulator=accumulator)
+    program = obs.rebuild(provider)
+    load_parameters(program.model, obs.parameters)
+    provider.name_layers(program.model)
+    count = len(run.steps)
+    steps: list[OracleStep] = []
+    for index in range(count):
+        batch = obs.batches[index]
+        hints = Hints(records_of_step(run, index), dict(run.layers))
+        provider.begin_step(hints)
+        live = forward(program, batch, frozenset(run.steps[index].grads))
+        grads = backward(provider, live, batch, retain=index == count - 1)
+        steps.append(
+            OracleStep(
+                live.output.detach().to(torch.float64),
+                grads,
+                provider.run.sites,
+                provider.trace,
+                hints.left_over(),
+                hints.unknown,
+            )
+        )
+    return OracleRun(provider, program, obs.batches, tuple(steps), live)
+
+
+def records_of_step(run: RunSeen, index: int) -> list[TapRecord]:
+    """The tap's records of step ``index``; all of them where the run doesn't say (a single step)."""
+    if not run.steps_of_records:
+        return list(run.records) if index == 0 else []
+    return [record for record, owner in zip(run.records, run.steps_of_records, strict=True) if owner == index]

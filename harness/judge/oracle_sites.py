@@ -1,0 +1,148 @@
+"""What the oracle writes down while it runs a program: one site per linear call, one product per FP8 product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.judge.bounds import Accumulator, admissible_difference
+from harness.judge.compare import Worst, within
+from harness.judge.formats import Precision
+from harness.judge.oracle import OracleOperand
+from harness.providers.protocol import Operand, TapRecord
+from harness.types import Spec
+
+
+@dataclass(frozen=True)
+class TraceEntry:
+    """One FP8 product in the order in which the program asks for it. ``layer``: creation order of the linears."""
+
+    recipe: str
+    product: str
+    phase: str
+    layer: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A tap record's source that is not the program's own tensor, so that the oracle went on with its own."""
+
+    operand: str
+    reason: str
+    worst: Worst | None = None
+
+
+@dataclass
+class ProductRun:
+    """One FP8 product of the oracle's run.
+
+    ``exact``: float64 product of the operands' sources; ``quantised``: of their values; both (rows of A, rows of B).
+    ``encode_scales``: those of delayed scaling, which a source alone can't tell. ``record``: the tap record that was
+    matched with this product, if any.
+    """
+
+    site: int
+    layer: int
+    name: str
+    recipe: Spec
+    product: str
+    a: OracleOperand
+    b: OracleOperand
+    exact: torch.Tensor
+    quantised: torch.Tensor
+    encode_scales: tuple[float | None, float | None] = (None, None)
+    record: TapRecord | None = None
+    mismatches: list[Mismatch] = field(default_factory=list)
+
+    @property
+    def error(self) -> torch.Tensor:
+        """What quantisation did to this product."""
+        return self.quantised - self.exact
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.product}"
+
+
+@dataclass
+class Site:
+    """One linear call of a program run, in forward order.
+
+    ``stored`` keeps, per result ("fprop", "dgrad", "wgrad"), the oracle's result minus the exact linear function of the
+    program's own tensors: added to that function it replays the run, quantisation and rounding included.
+    ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned.
+    """
+
+    index: int
+    layer: int
+    name: str
+    recipe: Spec | None
+    x: torch.Tensor
+    y: torch.Tensor
+    grad_output: torch.Tensor | None = None
+    operands: dict[str, OracleOperand] = field(default_factory=dict)
+    encode_scales: dict[str, float | None] = field(default_factory=dict)
+    products: dict[str, ProductRun] = field(default_factory=dict)
+    stored: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+class Hints:
+    """The tap's records of one step, offered to the oracle as the outcome of roundings that it can't predict.
+
+    A kernel's float32 result near a rounding boundary may go either way, and the next layer's quantiser turns one
+    unit of bfloat16 into a whole FP8 step. So before it quantises, the oracle looks at the source that the provider
+    recorded: if that lies within the admissible difference of the oracle's own tensor, everywhere, it is the same
+    tensor up to rounding and the oracle goes on with it. If not, it keeps its own and notes a mismatch: a tap can't
+    lead the oracle anywhere that a correct program could not have gone.
+    """
+
+    def __init__(self, records: Iterable[TapRecord], layers: dict[int, str]) -> None:
+        self._free: dict[tuple[str, str], list[TapRecord]] = {}
+        self.unknown: list[TapRecord] = []
+        for record in records:
+            if record.phase == "recompute":
+                continue
+            name = layers.get(record.weight_ptr)
+            if name is None:
+                self.unknown.append(record)
+            else:
+                self._free.setdefault((name, record.product), []).append(record)
+
+    def take(self, name: str, product: str, a: torch.Tensor) -> TapRecord | None:
+        """The record of ``product`` in layer ``name``; of several (a layer used twice), the one nearest to ``a``."""
+        records = self._free.get((name, product))
+        if not records:
+            return None
+        nearest = 0
+        if len(records) > 1:
+            nearest = min(range(len(records)), key=lambda i: _distance(records[i].a.source, a))
+        return records.pop(nearest)
+
+    def left_over(self) -> Sequence[TapRecord]:
+        """Records that no product of the oracle's run asked for."""
+        return [record for records in self._free.values() for record in records]
+
+
+def _distance(source: torch.Tensor, own: torch.Tensor) -> float:
+    if source.shape != own.shape:
+        return float("inf")
+    distance = float((source.to(own) - own).abs().sum().item())
+    return distance if distance == distance else float("inf")
+
+
+def resolve(
+    own: torch.Tensor, operand: Operand, precision: Precision, accumulator: Accumulator
+) -> tuple[torch.Tensor, Mismatch | None]:
+    """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced)."""
+    source = operand.source.detach().to(own)
+    if source.shape != own.shape:
+        return own, Mismatch(operand.role, f"shape {tuple(source.shape)} instead of {tuple(own.shape)}")
+    if torch.equal(source, own):
+        return own, None
+    worst = within((source - own).abs(), admissible_difference(own, precision, accumulator))
+    if worst.ok:
+        return source, None
+    return own, Mismatch(operand.role, "another", worst)

@@ -1,0 +1,139 @@
+"""The provider over ``harness.fp8``, the known-good specimen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+from harness import fp8, torch_compat
+from harness.fp8 import formats, support
+from harness.fp8.quantizer import Quantized
+from harness.fp8.recipe import Recipe, label_of, make_recipe, recipe_from_key
+from harness.fp8.tap import Product, active, listening
+from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Support, TapRecord
+from harness.providers.reference_gemms import classify
+from harness.types import Spec
+
+
+class ReferenceProvider:
+    """``harness.fp8`` behind the provider protocol.
+
+    ``emulate``: recipes without a kernel on an architecture are computed by other kernels there and count as
+    supported. The setting is the library's, process-wide; each use of the provider puts its own in force.
+    """
+
+    name = "reference"
+    fp8_ops = frozenset({"fp8ref::linear"})
+    autocast = staticmethod(fp8.autocast)
+
+    def __init__(self, emulate: bool = True) -> None:
+        self.settings: Mapping[str, Any] = {"emulate": emulate}
+        self._emulate = emulate
+        self._labels: dict[str, str] = {}
+        self._activate()
+
+    def doctor(self) -> Sequence[DoctorFinding]:
+        """Versions and kernels that the reference system rests on."""
+        return [DoctorFinding("torch", True, torch.__version__)]
+
+    def supports(self, recipe: Spec, arch: str) -> Support:
+        """The library's belief about ``recipe`` on ``arch``."""
+        level = support.level_of(recipe.name, arch, self._emulate)
+        return Support(level.level, level.reason, "UnsupportedRecipeError")
+
+    def pretend(self, arch: str) -> AbstractContextManager[None]:
+        """Make support checks believe in ``arch``."""
+        self._activate()
+        return support.pretend(arch)
+
+    def recipe(self, spec: Spec) -> Recipe:
+        """A new recipe object.
+
+        Raises:
+            ValueError: unknown recipe or field, or a value out of range.
+        """
+        self._activate()
+        recipe = make_recipe(spec.name, spec.as_dict())
+        # Two labels can name equal recipes (a default written out); products are reported under the one asked for last.
+        self._labels[recipe.key] = spec.label
+        return recipe
+
+    def linear(
+        self, in_features: int, out_features: int, *, bias: bool, dtype: torch.dtype, device: torch.device
+    ) -> torch.nn.Module:
+        """A ToyLinear."""
+        self._activate()
+        return fp8.ToyLinear(in_features, out_features, bias=bias, dtype=dtype, device=device)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Every field of the global state, the support checks' belief and the tap, as comparable values."""
+        state = fp8.FP8GlobalStateManager.quantization_state
+        taken: dict[str, Any] = {"state.id": id(state)}
+        for name in type(state).__slots__:
+            value = getattr(state, name)
+            taken[f"state.{name}"] = _comparable(value)
+            if isinstance(value, dict):
+                taken[f"state.{name}.id"] = id(value)
+        taken["support.arch"] = support.BELIEF.arch
+        taken["support.emulate"] = support.BELIEF.emulate
+        taken["tap.active"] = active()
+        return taken
+
+    def reset(self) -> None:
+        """The state after import, in place, under this provider's settings."""
+        fp8.FP8GlobalStateManager.reset()
+        self._activate()
+
+    @contextmanager
+    def tap(self) -> Iterator[list[TapRecord]]:
+        """Record every FP8 product that runs inside."""
+        records: list[TapRecord] = []
+        with listening(lambda product: records.append(self._record(product))):
+            yield records
+
+    def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
+        """The matrix products of a profiled step, one record per logical product."""
+        return classify(torch_compat.profiled_ops(profile))
+
+    def _activate(self) -> None:
+        support.set_emulate(self._emulate)
+
+    def _record(self, product: Product) -> TapRecord:
+        label = self._labels.get(product.key) or label_of(recipe_from_key(product.key))
+        return TapRecord(
+            recipe=label,
+            product=product.product,
+            phase=product.phase,
+            a=_operand(product.a),
+            b=_operand(product.b),
+            output=product.output.detach().clone(),
+            weight_ptr=product.weight_ptr,
+        )
+
+
+def _operand(given: Quantized) -> Operand:
+    """The operand as the kernel got it, unpacked, with its own storage."""
+    codes = formats.e2m1_unpack(given.data) if given.format == "e2m1" else given.data.view(torch.uint8)
+    return Operand(
+        role=given.role,
+        format=given.format,
+        block=given.block,
+        source=given.source.detach().clone(),
+        codes=codes.clone(),
+        scale=given.scale.to(torch.float32).clone(),
+        global_scale=None if given.global_scale is None else given.global_scale.clone(),
+    )
+
+
+def _comparable(value: Any) -> Any:
+    """Containers and tensors as nested tuples of plain values; other objects by their text."""
+    if isinstance(value, torch.Tensor):
+        return (str(value.dtype), tuple(value.shape), tuple(value.detach().reshape(-1).tolist()))
+    if isinstance(value, dict):
+        return tuple((str(key), _comparable(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_comparable(item) for item in value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,0 +1,318 @@
+"""The only module that touches private torch names. Each says on which versions it was seen: 2.11, 2.13, 2.14."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+# --- reference system (harness/fp8) ---------------------------------------------------------------------------------
+
+
+def _opaque_metaclass() -> type:
+    try:
+        module = importlib.import_module("torch._custom_class_base")  # 2.14
+    except ImportError:
+        from torch._opaque_base import OpaqueBaseMeta  # 2.11, 2.13; 2.14 logs a deprecation warning
+
+        return OpaqueBaseMeta
+    metaclass: type = module.CustomClassBaseMeta
+    return metaclass
+
+
+if TYPE_CHECKING:
+
+    class OpaqueValue:
+        """Base of classes that operators take as constants; :func:`register_opaque_value` admits them."""
+
+else:
+    # The metaclass is demanded of every opaque type on 2.11 and of reference types only on 2.13 and 2.14.
+    OpaqueValue = _opaque_metaclass()("OpaqueValue", (), {})
+
+
+def register_opaque_value(cls: type) -> str:
+    """Let operators take ``cls`` as a constant; returns the type's name for operator schemas.
+
+    ``cls`` needs ``__eq__`` (torch.compile guards on it), ``__hash__`` and ``__fx_repr__`` (source text of the value).
+    """
+    from torch._library import opaque_object  # 2.11, 2.13, 2.14
+
+    if hasattr(opaque_object, "register_custom_class"):  # 2.14
+        opaque_object.register_custom_class(cls, typ="constant")
+    else:  # 2.11, 2.13
+        opaque_object.register_opaque_type(cls, typ="value")
+    return f"{cls.__module__}.{cls.__qualname__}"  # how all three versions form the name
+
+
+def scaled_mm(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    """a @ b.T of float8 (M, K) and (N, K), both row-major, with precise accumulation, shape (M, N).
+
+    Scales are decode scales, float32: one element each (per tensor), or (M, 1) and (1, N) (per row, see
+    :func:`cpu_scales_rows`). The older entry point is used because ``F.scaled_mm`` refuses FP8 on the CPU of 2.11.
+    """
+    # torch._scaled_mm: 2.11, 2.13, 2.14
+    product: torch.Tensor = torch._scaled_mm(
+        a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, use_fast_accum=False
+    )
+    return product
+
+
+@functools.cache
+def cpu_scales_rows() -> bool:
+    """Whether ``torch._scaled_mm`` takes per-row scales on the CPU: 2.13 and 2.14 do, 2.11 does not."""
+    tiny = torch.zeros(16, 16, dtype=torch.float8_e4m3fn)
+    try:
+        scaled_mm(tiny, tiny, torch.ones(16, 1), torch.ones(1, 16), torch.float32)
+    except RuntimeError:
+        return False
+    return True
+
+
+def scaled_mm_block(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, kind_b: str, out_dtype: torch.dtype
+) -> torch.Tensor:
+    """a @ b.T on CUDA with 1x128 blocks of ``a`` and ``kind_b`` ("1x128" or "128x128") blocks of ``b``.
+
+    Scales are laid out as ``harness.fp8.kernels.layouts`` builds them. Precise accumulation.
+    """
+    from torch.nn.functional import ScalingType  # public; 2.11, 2.13, 2.14
+
+    blocks_b = ScalingType.BlockWise1x128 if kind_b == "1x128" else ScalingType.BlockWise128x128
+    return torch.nn.functional.scaled_mm(
+        a, b.t(), scale_a, ScalingType.BlockWise1x128, scale_b, blocks_b, output_dtype=out_dtype, use_fast_accum=False
+    )
+
+
+def scaled_mm_mxfp8(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    """a @ b.T on CUDA with 1x32 blocks; float8_e8m0fnu scales in cuBLASLt's tiled order."""
+    from torch.nn.functional import ScalingType, SwizzleType  # public; 2.11, 2.13, 2.14
+
+    return torch.nn.functional.scaled_mm(
+        a,
+        b.t(),
+        scale_a,
+        ScalingType.BlockWise1x32,
+        scale_b,
+        ScalingType.BlockWise1x32,
+        swizzle_a=SwizzleType.SWIZZLE_32_4_4,
+        swizzle_b=SwizzleType.SWIZZLE_32_4_4,
+        output_dtype=out_dtype,
+    )
+
+
+def scaled_mm_nvfp4(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    global_a: torch.Tensor,
+    global_b: torch.Tensor,
+    out_dtype: torch.dtype,
+) -> torch.Tensor:
+    """a @ b.T on CUDA of packed E2M1 bytes (M, K / 2) and (N, K / 2).
+
+    float8_e4m3fn scales of 1x16 blocks in cuBLASLt's tiled order, and one float32 decode scale per tensor.
+    """
+    from torch.nn.functional import ScalingType, SwizzleType  # public; 2.11, 2.13, 2.14
+
+    levels = [ScalingType.BlockWise1x16, ScalingType.TensorWise]
+    swizzles = [SwizzleType.SWIZZLE_32_4_4, SwizzleType.NO_SWIZZLE]
+    return torch.nn.functional.scaled_mm(
+        a.view(torch.float4_e2m1fn_x2),
+        b.view(torch.float4_e2m1fn_x2).t(),
+        [scale_a, global_a],
+        levels,
+        [scale_b, global_b],
+        levels,
+        swizzle_a=swizzles,
+        swizzle_b=swizzles,
+        output_dtype=out_dtype,
+    )
+
+
+def in_backward() -> bool:
+    """True while this thread executes an autograd graph: a forward operator that runs then is a recompute."""
+    return bool(torch._C._current_graph_task_id() != -1)  # 2.11, 2.13, 2.14
+
+
+def after_backward(callback: Callable[[], None]) -> None:
+    """Call ``callback`` when the running backward pass ends. Only valid inside one."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)  # 2.11, 2.13, 2.14
+
+
+@dataclass(frozen=True)
+class ProfiledOp:
+    """One host-side operator call seen by the profiler. ``parent`` is the index of the enclosing call, or -1."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    parent: int
+
+
+def profiled_ops(profile: torch.profiler.profile) -> list[ProfiledOp]:
+    """Every operator call of a finished profile with its argument dtypes, nested by time within its thread.
+
+    Needs ``record_shapes=True``: the profiler has no dtypes otherwise.
+    """
+    if profile.profiler is None or profile.profiler.kineto_results is None:  # 2.11, 2.13, 2.14
+        raise RuntimeError("the profile holds no events: it was not started and stopped")
+    events = [
+        event
+        for event in profile.profiler.kineto_results.events()
+        if event.device_type() == torch._C._autograd.DeviceType.CPU and not event.is_async()
+    ]
+    # A parent starts no later and ends no earlier than its child; on a tie the longer call is the parent.
+    events.sort(key=lambda event: (event.start_thread_id(), event.start_ns(), -event.duration_ns()))
+    calls: list[ProfiledOp] = []
+    open_calls: list[tuple[int, int, int]] = []  # thread, end, index
+    for event in events:
+        thread, end = event.start_thread_id(), event.start_ns() + event.duration_ns()
+        while open_calls and (open_calls[-1][0] != thread or open_calls[-1][1] < end):
+            open_calls.pop()
+        parent = open_calls[-1][2] if open_calls else -1
+        open_calls.append((thread, end, len(calls)))
+        calls.append(ProfiledOp(event.name(), tuple(event.dtypes()), parent))
+    return calls
+
+
+# --- observers (harness/observe) ------------------------------------------------------------------------------------
+
+
+def dynamo_counters() -> Mapping[str, Mapping[str, int]]:
+    """Dynamo's live counters: ``frames``, ``graph_break``, ``unimplemented``, ``stats``... ``reset`` leaves them."""
+    from torch._dynamo.utils import counters  # 2.11, 2.13, 2.14
+
+    live: Mapping[str, Mapping[str, int]] = counters
+    return live
+
+
+def reset_dynamo() -> None:
+    """Forget everything compiled, and with it the counters and compilation metrics that ``reset`` alone leaves."""
+    from torch._dynamo.utils import clear_compilation_metrics, counters  # 2.11, 2.13, 2.14
+
+    torch.compiler.reset()
+    counters.clear()
+    clear_compilation_metrics()
+
+
+def lookup_backend(name: str) -> Callable[..., Any]:
+    """The registered torch.compile backend of that name: a function of a graph module and its example inputs."""
+    from torch._dynamo.backends.registry import lookup_backend as lookup  # 2.11, 2.13, 2.14
+
+    backend: Callable[..., Any] = lookup(name)
+    return backend
+
+
+def _config_modules() -> dict[str, Any]:
+    import torch._dynamo.config  # 2.11, 2.13, 2.14
+    import torch._functorch.config  # 2.11, 2.13, 2.14
+    import torch._inductor.config  # 2.11, 2.13, 2.14
+
+    return {
+        "dynamo": torch._dynamo.config,
+        "functorch": torch._functorch.config,
+        "inductor": torch._inductor.config,
+    }
+
+
+def compile_config() -> dict[str, Any]:
+    """Every setting of Dynamo, AOTAutograd and Inductor, keyed ``dynamo.suppress_errors``, ``inductor.max_autotune``...
+
+    Values are copies. Settings are per thread on 2.13 and later.
+    """
+    settings: dict[str, Any] = {}
+    for name, module in _config_modules().items():
+        copy = module.get_config_copy()
+        settings.update(zip(_config_names(name, tuple(copy)), copy.values(), strict=True))
+    return settings
+
+
+@functools.lru_cache(maxsize=8)
+def _config_names(module: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{module}.{key}" for key in keys)
+
+
+@contextlib.contextmanager
+def patched_compile_config(settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Set ``{"dynamo.nested_graph_breaks": False, ...}`` for a while; yields those that this torch has."""
+    modules = _config_modules()
+    applied: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for name, value in settings.items():
+            module, _, key = name.partition(".")
+            if hasattr(modules[module], key):
+                stack.enter_context(modules[module].patch({key: value}))
+                applied[name] = value
+        yield applied
+
+
+def dynamo_stance() -> str:
+    """``default``, or the stance that ``torch.compiler.set_stance`` left: there is no public getter."""
+    from torch._dynamo import eval_frame  # 2.11, 2.13, 2.14
+
+    return str(eval_frame._stance.stance)
+
+
+def dispatch_modes() -> tuple[str, ...]:
+    """Class names of the active TorchDispatchModes, outermost first."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack  # 2.11, 2.13, 2.14
+
+    return tuple(type(mode).__name__ for mode in _get_current_dispatch_mode_stack())
+
+
+def function_modes() -> tuple[str, ...]:
+    """Class names of the active TorchFunctionModes, outermost first."""
+    from torch.overrides import _get_current_function_mode_stack  # 2.11, 2.13, 2.14
+
+    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return tuple(type(mode).__name__ for mode in stack)
+
+
+def autograd_switches() -> dict[str, bool]:
+    """Switches of autograd that have no public getter."""
+    return {
+        "multithreading": bool(torch._C._is_multithreading_enabled()),  # 2.11, 2.13, 2.14
+        # 2.11, 2.13, 2.14
+        "saved_tensors_hooks": bool(torch._C._autograd._saved_tensors_hooks_is_enabled()),  # type: ignore[attr-defined]
+        # 2.11, 2.13, 2.14
+        "pack_hooks_active": torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,
+    }
+
+
+def operator_name(target: object) -> str:
+    """``namespace::op`` of a graph node's target, overload or packet; ``aten::op`` of a torch builtin; else ""."""
+    if isinstance(target, torch._ops.OpOverload):  # 2.11, 2.13, 2.14
+        target = target.overloadpacket
+    if isinstance(target, torch._ops.OpOverloadPacket):  # 2.11, 2.13, 2.14
+        return str(target._qualified_op_name)
+    if isinstance(target, torch._ops.HigherOrderOperator):  # 2.11, 2.13, 2.14
+        return f"higher_order::{target.name()}"  # type: ignore[no-untyped-call]
+    name = getattr(target, "__name__", "")
+    if isinstance(target, types.BuiltinFunctionType) and getattr(torch, name, None) is target:
+        return f"aten::{name}"
+    return ""
+
+
+def is_dynamo_error(error: BaseException) -> bool:
+    """True for exceptions that torch.compile raises of its own (Unsupported, BackendCompilerFailed...)."""
+    from torch._dynamo import exc  # 2.11, 2.13, 2.14
+
+    return isinstance(error, (exc.TorchDynamoException, exc.FailOnRecompileLimitHit))
+
+
+def fake_tensor_mode() -> contextlib.AbstractContextManager[Any]:
+    """A mode under which tensors have no data and kernels do not run."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # 2.11, 2.13, 2.14
+
+    mode: contextlib.AbstractContextManager[Any] = FakeTensorMode()
+    return mode

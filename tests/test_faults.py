@@ -1,0 +1,134 @@
+"""Each seeded fault turns its cell red by the check it names, and the clean twin of each cell is green."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from harness.faults import FAULTS
+from harness.faults.fault import Fault
+from harness.faults.patching import patched
+from harness.providers.load import loaded_provider
+from harness.registry import load
+from harness.run.execute import execute_cell
+from harness.types import Axes, Cell, CellResult, Evidence, Expectation, Raises, Spec, Verdict
+
+# Faults that end the process are shown end to end, in tests/test_end_to_end.py.
+DEADLY = {"segfault", "hang"}
+# A break under fullgraph=True is an exception, not a fallback: these are asked with fullgraph off.
+FALLBACK = {
+    "counting_state",
+    "data_dependent_branch",
+    "disabled_setter",
+    "plain_refusal",
+    "print_in_linear",
+    "recipe_by_identity",
+}
+REFUSED = Expectation(raises=Raises("RuntimeError", "not supported under torch.compile"))
+
+
+def run(fault: str, *, fullgraph: bool, recipe: str = "float8_current_scaling") -> CellResult:
+    provider = Spec("reference" + (f"+{fault}" if fault else ""))
+    axes = Axes("toy_linear", provider, Spec(recipe), fullgraph=fullgraph, nesting="nested")
+    expect = REFUSED if recipe == "delayed_scaling" else Expectation()
+    return execute_cell(Cell("cell", axes, Spec("float8_block_scaling"), expect))
+
+
+def checks_of(result: CellResult) -> set[str]:
+    return {finding.check for finding in result.findings}
+
+
+@pytest.mark.parametrize("name", sorted(set(FAULTS) - DEADLY - {"out_of_memory"}))
+def test_fault_is_caught_by_the_check_it_names(name: str) -> None:
+    fault: Fault = load(FAULTS[name])
+    recipe = "delayed_scaling" if name == "plain_refusal" else "float8_current_scaling"
+    result = run(name, fullgraph=name not in FALLBACK, recipe=recipe)
+    assert result.verdict is Verdict.FAIL, result.detail
+    assert fault.caught_by in checks_of(result)
+
+
+@pytest.mark.parametrize("name", sorted(FALLBACK - {"plain_refusal"}))
+def test_under_fullgraph_the_exception_is_the_signal(name: str) -> None:
+    result = run(name, fullgraph=True)
+    assert result.verdict is Verdict.FAIL
+    assert "error.unexpected" in checks_of(result)
+
+
+def test_out_of_memory_is_its_own_verdict() -> None:
+    assert run("out_of_memory", fullgraph=True).verdict is Verdict.OOM
+
+
+@pytest.mark.parametrize("recipe", ["float8_current_scaling", "delayed_scaling"])
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_clean_twin_is_green_also_after_every_fault(recipe: str, fullgraph: bool) -> None:
+    result = run("", fullgraph=fullgraph, recipe=recipe)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert result.evidence is Evidence.NATIVE
+
+
+def test_two_faults_at_once_are_both_seen() -> None:
+    seen = checks_of(run("scale_doubled+dgrad_doubled", fullgraph=True))
+    assert {"numerics.scales", "numerics.program"} <= seen
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_fault_names_itself_and_mends_what_it_broke(name: str) -> None:
+    fault: Fault = load(FAULTS[name])
+    assert fault.name == name
+    assert fault.breaks
+    with loaded_provider(Spec("reference")) as clean:
+        before = _patch_targets()
+        with fault.apply(clean.provider):
+            pass
+        assert _patch_targets() == before
+
+
+def _patch_targets() -> dict[str, object]:
+    from harness import torch_compat
+    from harness.fp8 import ToyLinear, delayed, ops
+    from harness.fp8.state import FP8GlobalStateManager
+
+    owners = (ToyLinear, FP8GlobalStateManager, ops, delayed, torch_compat)
+    return {f"{owner}.{name}": value for owner in owners for name, value in vars(owner).items()}
+
+
+class _Owner:
+    def method(self) -> int:
+        return 1
+
+
+def test_patched_puts_back_an_absent_name_and_survives_an_exception() -> None:
+    class Child(_Owner):
+        pass
+
+    with pytest.raises(ZeroDivisionError), patched(Child, "method", lambda self: 1 // 0):
+        Child().method()
+    assert "method" not in vars(Child)
+    assert Child().method() == 1
+
+
+def test_a_bug_of_the_harness_is_an_error_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("observer broke")
+
+    monkeypatch.setattr("harness.run.execute.observe_cell", broken)
+    result = run("", fullgraph=True)
+    assert result.verdict is Verdict.ERROR
+    assert "observer broke" in result.reason
+    assert "Traceback" in result.detail
+
+
+def test_switched_off_compilation_is_an_error_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    result = run("", fullgraph=True)
+    assert result.verdict is Verdict.ERROR
+    assert "switched off" in result.reason
+
+
+def test_repro_command_is_quoted() -> None:
+    axes = Axes("toy_linear", Spec("reference"), Spec("float8_current_scaling"))
+    cell = Cell("toy_linear[provider=reference]", axes, None)
+    result = execute_cell(dataclasses.replace(cell), matrix="my file.yaml")
+    assert result.repro == "python runner.py --matrix 'my file.yaml' --cell 'toy_linear[provider=reference]' -n 0"
