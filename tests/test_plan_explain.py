@@ -269,6 +269,10 @@ ENTRIES = {
         GOOD + "exclude: [{arch: sm90}]\n",
         ["3:11: this exclude matches no cell of the product: no cell has arch sm90; there is host"],
     ),
+    "exclude without a product": (
+        HEAD + "include: [{recipe: mxfp8_block_scaling}]\nexclude: [{seed: 0}]\n",
+        ["3:11: this exclude matches no cell of the product: there are no cells to match"],
+    ),
     "exclude of nothing": (GOOD + "exclude: [{}]\n", ["3:11: empty: name at least one axis"]),
     "everything excluded": (GOOD + "exclude: [{seed: 0}]\n", ["3:10: no cells: every cell of the product is excluded"]),
     "no cells": (
@@ -446,6 +450,12 @@ def test_a_broken_section_causes_no_second_error() -> None:
     assert errors_of(broken_include) == ["3:20: unknown recipe 'nope': one of " + ", ".join(RECIPES)]
     broken_exclude = GOOD + "exclude: [{nope: 1}]\ninclude: [{recipe: mxfp8_block_scaling}]\n"
     assert errors_of(broken_exclude) == ["3:12: unknown axis 'nope' in exclude"]
+    no_recipe = HEAD + "matrix: {seed: [1]}\nexclude: [{seed: 2}]\nadjust: [{when: {seed: 1}, set: {seed: 2}}]\n"
+    assert errors_of(no_recipe) == ["2:9: no recipe: name at least one, under matrix or under defaults"]
+    too_many = axis(f"seed: {list(range(400))}, shape: {[[16 * i, 16, 16] for i in range(1, 301)]}")
+    assert errors_of(too_many + "expect: [{when: {seed: 1}, budgets: {graphs: 1}}]\n") == [
+        "2:9: 120000 cells, more than the 100000 that one matrix may have"
+    ]
     doubled_axis = axis("nesting: [flat], nesting: [deep]") + "exclude: [{nesting: deep}]\nname: a/b\n"
     assert errors_of(doubled_axis) == [
         "2:27: duplicate key 'nesting', first given at line 2",

@@ -35,13 +35,13 @@ class Draft:
 
 @dataclass(frozen=True)
 class Source:
-    """What is expanded. ``problems`` collects what is wrong; sections in ``broken`` lost entries to earlier errors."""
+    """What is expanded. ``problems`` collects what is wrong; sections in ``broken`` lack cells because of an error."""
 
     model: MatrixModel
     data: YamlMap
     overrides: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     problems: list[MatrixError] = field(default_factory=list)
-    broken: frozenset[str] = frozenset()
+    broken: set[str] = field(default_factory=set)
 
     def place(self, *loc: str | int) -> Place:
         return place_at(self.data, loc)
@@ -49,11 +49,14 @@ class Source:
     def origin(self, what: str, *loc: str | int) -> str:
         return f"{self.place(*loc).short} {what}"
 
-    def blame(self, place: Place, message: str) -> None:
+    def blame(self, place: Place, message: str, lacking: str = "") -> None:
+        """Note a mistake; ``lacking`` names the section whose cells are not all there because of it."""
         self.problems.append(place.error(message))
+        if lacking:
+            self.broken.add(lacking)
 
     def is_sound(self, *sections: str) -> bool:
-        """True when none of these sections lost an entry: what is missing in the plan is missing in the file."""
+        """True when none of these sections lacks cells: what is missing in the plan is missing in the file."""
         return not self.broken.intersection(sections)
 
 
@@ -72,7 +75,8 @@ def size_is_allowed(source: Source) -> bool:
     included = len(source.model.include) * math.prod(len(values) for values in source.overrides.values())
     cells = (math.prod(lists.values()) if source.model.matrix else 0) + included
     if cells > MAX_CELLS:
-        source.blame(source.place("matrix"), f"{cells} cells, more than the {MAX_CELLS} that one matrix may have")
+        message = f"{cells} cells, more than the {MAX_CELLS} that one matrix may have"
+        source.blame(source.place("matrix"), message, lacking="matrix")
     return cells <= MAX_CELLS
 
 
@@ -97,7 +101,7 @@ def _product(source: Source) -> Iterator[Draft]:
         return
     base, lists = _base(source), _axis_lists(source)
     if "recipe" not in base.values and "recipe" not in lists:
-        source.blame(base.maker, "no recipe: name at least one, under matrix or under defaults")
+        source.blame(base.maker, "no recipe: name at least one, under matrix or under defaults", lacking="matrix")
         return
     choices = []
     for axis, values in lists.items():
@@ -114,7 +118,7 @@ def _product(source: Source) -> Iterator[Draft]:
 def _exclude(source: Source, drafts: list[Draft]) -> list[Draft]:
     patterns = [pattern_of(entry) for entry in source.model.exclude]
     for index, pattern in enumerate(patterns):
-        if drafts and not any(matches(draft.values, pattern) for draft in drafts):
+        if source.is_sound("matrix") and not any(matches(draft.values, pattern) for draft in drafts):
             reason = why_none(pattern, [draft.values for draft in drafts])
             source.blame(source.place("exclude", index), f"this exclude matches no cell of the product: {reason}")
     return [draft for draft in drafts if not any(matches(draft.values, pattern) for pattern in patterns)]
@@ -126,7 +130,7 @@ def _include(source: Source) -> Iterator[Draft]:
         place = source.place("include", index)
         values = written(entry)
         if "recipe" not in {**base.values, **values, **source.overrides}:
-            source.blame(place, "no recipe: this cell names none, and neither does defaults")
+            source.blame(place, "no recipe: this cell names none, and neither does defaults", lacking="include")
             continue
         origin = {axis: source.origin(f"include[{index}]", "include", index, axis) for axis in values}
         included = base.changed(values, origin, place)

@@ -44,7 +44,7 @@ def matrix_from_bytes(raw: bytes, found: Path) -> Matrix:
     broken |= document.broken
     if model is None or broken & {"matrix", "defaults"}:
         raise MatrixErrors(errors)
-    source = Source(model, sound, problems=errors, broken=broken)
+    source = Source(model, sound, problems=errors, broken=set(broken))
     cells = finish_cells(source, draft_cells(source))
     if not cells and not errors:
         errors.append(_no_cells(source))
