@@ -19,8 +19,6 @@ HEAVY_TAILED_LIMIT = 128.0
 # Large enough that a lost bias is far outside the allowance of FP8 rounding (about 4 % of the output's rms).
 BIAS_STD = 0.25
 
-_SEED_MASK = (1 << 63) - 1
-
 
 def _normal(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     return torch.randn(tuple(shape), generator=generator, dtype=torch.float32)
@@ -93,6 +91,7 @@ def fill_parameters(model: torch.nn.Module, seed: int, *, dtype: torch.dtype) ->
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             generator = torch.Generator(device="cpu")
-            generator.manual_seed(((zlib.crc32(name.encode()) << 24) ^ (seed * 0x9E3779B1)) & _SEED_MASK)
+            # The CPU generator looks at the low 32 bits of a seed only: a checksum of both fills them.
+            generator.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
             value = _parameter_value(name, parameter.shape, generator).to(dtype)
             parameter.copy_(value.to(parameter.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import importlib.util
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 else:
     # The metaclass is demanded of every opaque type on 2.11 and of reference types only on 2.13 and 2.14.
     OpaqueValue = _opaque_metaclass()("OpaqueValue", (), {})
+
+
+def has_opaque_values() -> bool:
+    """Whether this torch lets operators take opaque constants at all."""
+    return importlib.util.find_spec("torch._library.opaque_object") is not None  # 2.11, 2.13, 2.14
 
 
 def register_opaque_value(cls: type) -> str:
@@ -138,6 +144,21 @@ def scaled_mm_nvfp4(
         swizzle_b=swizzles,
         output_dtype=out_dtype,
     )
+
+
+def real_tensors() -> contextlib.AbstractContextManager[Any]:
+    """A context in which tensors are made and read for real, whatever mode (fake tensors, say) is active around it."""
+    from torch.utils._python_dispatch import _disable_current_modes  # 2.11, 2.13, 2.14
+
+    context: contextlib.AbstractContextManager[Any] = _disable_current_modes()
+    return context
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """True for a tensor without data."""
+    from torch._subclasses.fake_tensor import FakeTensor  # 2.11, 2.13, 2.14
+
+    return isinstance(tensor, FakeTensor)
 
 
 def in_backward() -> bool:

@@ -136,12 +136,31 @@ class TestRefusal:
         assert self.judge(*three, error("eager")) == {"error.unexpected"}
 
 
+class TestRefusalOnEntry:
+    """``phase: enter``: no region opens, so nothing else can be observed."""
+
+    RAISES = Raises("RuntimeError", "not supported", phase="enter")
+
+    def judge(self, *errors: Any) -> set[str]:
+        parts = {"eager": None, "eager_again": None, "compiled": None, "census": None, "gemms": None}
+        return fired(judging(Expectation(raises=self.RAISES), errors=errors, **parts))
+
+    def test_met(self) -> None:
+        refused = error("enter", message="this recipe is not supported here")
+        assert self.judge(refused, refused) == set()
+
+    def test_not_met(self) -> None:
+        assert self.judge() == {"error.refusal"}
+
+
 class TestNegative:
     """An unsupported recipe raises its documented class on entry."""
 
+    def support(self) -> dict[str, tuple[str, str, str]]:
+        return {OUTER: ("native", "", ""), INNER: ("unsupported", "needs 9.0", "RuntimeError")}
+
     def judge(self, *errors: Any) -> set[str]:
-        support = {OUTER: ("native", "", ""), INNER: ("unsupported", "needs 9.0", "RuntimeError")}
-        return fired(judging(evidence=Evidence.NEGATIVE, support=support, errors=errors))
+        return fired(judging(evidence=Evidence.NEGATIVE, support=self.support(), errors=errors))
 
     def test_raised(self) -> None:
         assert self.judge(error("enter")) == set()
@@ -151,6 +170,15 @@ class TestNegative:
 
     def test_other_class(self) -> None:
         assert self.judge(error("enter", "AssertionError")) == {"error.negative"}
+
+    def test_the_region_after_it_must_work(self) -> None:
+        assert self.judge(error("enter"), error("eager")) == {"error.unexpected"}
+
+    def test_a_refusal_documented_for_other_machines_is_not_asked_for(self) -> None:
+        j = judging(
+            Expectation(raises=REFUSAL), evidence=Evidence.NEGATIVE, support=self.support(), errors=(error("enter"),)
+        )
+        assert fired(j) == set()
 
 
 class TestTraced:

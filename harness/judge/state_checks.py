@@ -34,8 +34,11 @@ def matches(error: ErrorSeen, raises: Raises) -> bool:
 def unexpected(j: Judging) -> Sequence[Finding]:
     """No exception but a documented refusal."""
     findings: list[Finding] = []
+    negative_cell = j.obs.evidence is Evidence.NEGATIVE
     for error in j.obs.errors:
-        if j.raises is not None and error.phase in (*REFUSAL_PHASES, j.raises.phase):
+        if negative_cell and error.phase == "enter":
+            continue  # judged by error.negative
+        if not negative_cell and j.raises is not None and error.phase in (*REFUSAL_PHASES, j.raises.phase):
             continue  # judged by error.refusal
         text = next((message for _, message in reversed(error.chain) if message), error.message)
         findings += one("error.unexpected", "no exception", f"{error.type}: {_head(text)}", error.phase, error.site)
@@ -83,6 +86,8 @@ def complete(j: Judging) -> Sequence[Finding]:
     """Every part that this cell owes was observed: a hole in the observations must never read as agreement."""
     obs = j.obs
     owed: dict[str, bool] = {"eager run": obs.eager is not None, "second eager run": obs.eager_again is not None}
+    if j.raises is not None and j.raises.phase == "enter":
+        return ()  # nothing can run where no region opens; error.refusal asks for the exception
     if j.raises is None:
         owed |= {
             "compiled run": obs.compiled is not None,
@@ -107,11 +112,15 @@ CHECKS = (
     Check(
         "error.unexpected",
         "an exception where none is documented",
-        lambda j: j.obs.evidence is not Evidence.NEGATIVE,
+        lambda j: True,
         unexpected,
     ),
     Check(
-        "error.refusal", "a documented refusal that does not reach the user", lambda j: j.raises is not None, refusal
+        "error.refusal",
+        "a documented refusal that does not reach the user",
+        # A negative cell refuses on entry, before the refusal that is documented for machines that have the recipe.
+        lambda j: j.raises is not None and j.obs.evidence is not Evidence.NEGATIVE,
+        refusal,
     ),
     Check(
         "error.negative",

@@ -29,7 +29,8 @@ class ErrorSeen:
     """An exception that reached the harness. ``chain`` goes from the raised exception to its root cause.
 
     Each link is (class names along the MRO joined with '<', message). ``phase``: build, enter, eager, compile, run
-    (a compiled call after the first), backward, trace.
+    (a compiled call after the first), backward, trace. Of type ``NothingRaised``: an entry of a negative cell that
+    should have raised and did not.
     """
 
     phase: str

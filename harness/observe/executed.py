@@ -1,0 +1,127 @@
+"""Cells that execute (native and emulated): eager twice, then compiled, profiled, steady; or a documented refusal."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, replace
+
+from harness.observe.census import CensusObserver
+from harness.observe.evidence import profile_step
+from harness.observe.recorder import Recorder
+from harness.observe.run import Batches, Forward, parameters_of, run_step, run_steps
+from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
+from harness.observe.types import Observations, RunSeen
+from harness.program import Program
+from harness.providers.protocol import TapRecord
+from harness.types import Raises
+
+
+def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
+    """Observe a native or emulated cell; every exception of the product becomes part of the observations."""
+    obs = Observations(subject.evidence, subject.arch, rebuild=subject.rebuild)
+    with as_arch(subject.provider, subject.arch):
+        program = _built(subject, recorder)
+        if program is None:
+            return obs
+        batches = Batches(program, subject.axes, kept=program.expects.steps)
+        run = _Run(subject, recorder, batches, subject.raises(program))
+        obs = replace(obs, expects=program.expects, parameters=parameters_of(program))
+        obs = replace(obs, eager=run.eager(program, "after eager", timed="eager_s"))
+        recorder.allow_rng_of_program()
+        obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
+        return replace(run.compiled(obs), batches=batches.drawn())
+
+
+def _built(subject: Subject, recorder: Recorder) -> Program | None:
+    """The program, built anew for one run on the provider in its initial state; None when building raised."""
+    recorder.reset_provider()
+    with recorder.part("build", "after build", stateless=True):
+        return subject.rebuild(subject.provider)
+    return None
+
+
+@dataclass
+class _Run:
+    """The runs of one cell. Each has a program of its own: parameters, gradients, provider state are never shared."""
+
+    subject: Subject
+    recorder: Recorder
+    batches: Batches
+    raises: Raises | None
+
+    def eager(self, program: Program | None, moment: str, timed: str = "") -> RunSeen | None:
+        """All steps without compilation, under the tap; None when an exception ended them."""
+        if program is None:
+            return None
+        phase = "enter" if self.raises is not None and self.raises.phase == "enter" else "eager"
+        with self.recorder.part(phase, moment, timed=timed) as part, self.subject.provider.tap() as records:
+            return run_steps(program, self.batches, records, program.forward, part.enter_phase, (phase, phase))
+        return None
+
+    def compiled(self, obs: Observations) -> Observations:
+        """The compiled half: refused where a refusal is documented, else observed in full."""
+        if self.raises is not None and self.raises.phase == "enter":
+            return obs  # no region opens, not even eagerly
+        program = _built(self.subject, self.recorder)
+        if program is None:
+            return obs
+        with CensusObserver(self.subject.provider.fp8_ops) as observer:
+            compiled = self.subject.compile(program, observer, self.subject.axes.backend)
+            if self.raises is None:
+                obs = self._accepted(obs, program, observer, compiled)
+            else:
+                obs = self._refused(obs, program, compiled, self.raises.phase)
+        return replace(obs, census=observer.census())
+
+    def _accepted(
+        self, obs: Observations, program: Program, observer: CensusObserver, compiled: Forward
+    ) -> Observations:
+        """First calls under the tap (the eager run's batches), one profiled step, ten steady calls."""
+        provider = self.subject.provider
+        with self.recorder.part("compile", "after compile", timed="compile_s") as part, provider.tap() as records:
+            forward = _counted(observer, compiled, records)
+            phases = ("compile", "run")
+            obs = replace(obs, compiled=run_steps(program, self.batches, records, forward, part.enter_phase, phases))
+        if part.failed:
+            return obs
+        with self.recorder.part("run", "after the profiled step", timed="profile_s") as part:
+            profile = profile_step(
+                lambda: run_step(program, self.batches, program.expects.steps, compiled, part.enter_phase)
+            )
+            part.enter_phase("run")
+            obs = replace(obs, gemms=tuple(provider.gemms(profile)))
+        if not part.failed:
+            self._steady(program, observer, compiled)
+        return obs
+
+    def _steady(self, program: Program, observer: CensusObserver, compiled: Forward) -> None:
+        provider = self.subject.provider
+        milliseconds: list[float] = []
+        first = program.expects.steps + 1  # after the profiled step's batch
+        with self.recorder.part("run", "after the steady calls") as part, provider.tap() as records:
+            forward = _counted(observer, compiled, records)
+            with observer.steady():
+                for index in range(first, first + STEADY_CALLS):
+                    part.enter_phase("run")
+                    started = time.perf_counter()
+                    run_step(program, self.batches, index, forward, part.enter_phase)
+                    milliseconds.append((time.perf_counter() - started) * 1e3)
+                    records.clear()  # operands of ten more steps are of no use to anyone
+        if milliseconds:
+            self.recorder.timing["steady_ms"] = round(statistics.median(milliseconds), 3)
+
+    def _refused(self, obs: Observations, program: Program, compiled: Forward, phase: str) -> Observations:
+        """Compiled calls that must all be refused, and an eager region that must work after them."""
+        for attempt in range(1, REFUSAL_CALLS + 1):
+            with self.recorder.part(phase, f"after refusal {attempt}") as part:
+                run_step(program, self.batches, 0, compiled, part.enter_phase)
+            if not part.failed:
+                self.recorder.notes.append(f"compiled call {attempt} of {REFUSAL_CALLS} was not refused")
+        with self.recorder.part("eager", "after the region that follows the refusals"):
+            run_step(program, self.batches, 0, program.forward)
+        return replace(obs, compile_attempts=REFUSAL_CALLS)
+
+
+def _counted(observer: CensusObserver, compiled: Forward, records: list[TapRecord]) -> Forward:
+    return lambda *args: observer.call(compiled, *args, records=records)

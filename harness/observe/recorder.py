@@ -1,0 +1,104 @@
+"""What one cell's observation collects besides results: exceptions, state differences, notes, timing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.observe.errors import describe_error
+from harness.observe.state import RNG_PREFIX, compiler_settings, diff, provider_state, torch_state
+from harness.observe.types import ErrorSeen, StateDiff
+from harness.providers.protocol import Provider
+
+
+@dataclass
+class Part:
+    """A stretch of the observation that one exception of the product ends. ``phase`` moves as the part goes on."""
+
+    phase: str
+    error: ErrorSeen | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
+
+    def enter_phase(self, name: str) -> None:
+        """From here on an exception belongs to phase ``name``."""
+        self.phase = name
+
+
+@dataclass
+class Recorder:
+    """Runs parts and keeps what they leave. State is compared from the start of a part to its end, so that a leak is
+    reported where it happened and once."""
+
+    provider: Provider
+    errors: list[ErrorSeen] = field(default_factory=list)
+    diffs: list[StateDiff] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    timing: dict[str, float] = field(default_factory=dict)
+    state_keys: int = 0  # of the provider, at most
+    program_uses_rng: bool = False  # set once an eager run moved torch's generators: then compiled runs may too
+    _settings: Mapping[str, Any] | None = None  # the compiler's, as last read
+
+    @contextmanager
+    def part(self, phase: str, moment: str, *, stateless: bool = False, timed: str = "") -> Iterator[Part]:
+        """One part. Its exception is described, kept and swallowed; interrupts pass.
+
+        Args:
+            moment: names the comparison of states at the end, "after exception" replaces it.
+            stateless: take no snapshots (building a model legitimately draws random numbers).
+            timed: key of ``timing`` that receives the part's seconds when it succeeds.
+        """
+        part = Part(phase)
+        # Settings are read at ends of parts only (800 of them): what changes one between two parts shows in the later.
+        before = {} if stateless else self.snapshot(settings=self._settings)
+        started = time.perf_counter()
+        try:
+            yield part
+        except Exception as error:  # the product's, whatever it is: it becomes an observation
+            part.error = describe_error(error, part.phase)
+            self.errors.append(part.error)
+        else:
+            if timed:
+                self.timing[timed] = round(time.perf_counter() - started, 4)
+        if not stateless:
+            self.compare(before, f"after exception ({part.phase})" if part.failed else moment)
+
+    def snapshot(self, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """The provider's state and torch's, generators included, and the compiler's settings: read, or as given."""
+        self._settings = compiler_settings() if settings is None else settings
+        provided = provider_state(self.provider)
+        self.state_keys = max(self.state_keys, len(provided))
+        return {**provided, **torch_state(rng=True), **self._settings}
+
+    def compare(self, before: Mapping[str, Any], moment: str, *, rng: bool = True) -> None:
+        """Keep what differs between ``before`` and now; generators too, unless the program moves them itself."""
+        found = diff(before, self.snapshot(), moment)
+        if self.program_uses_rng or not rng:
+            found = tuple(item for item in found if not item.key.startswith(RNG_PREFIX))
+        self.diffs += found
+
+    def reset_provider(self) -> None:
+        """Reset the provider; objects that compiled graphs may hold must be the same ones afterwards.
+
+        Identities are compared over each single reset: over several, a new object can take the first one's address.
+        """
+        before = self._identities()
+        self.provider.reset()
+        known = {item.key for item in self.diffs if item.moment == "reset"}
+        self.diffs += [item for item in diff(before, self._identities(), "reset") if item.key not in known]
+
+    def _identities(self) -> Mapping[str, Any]:
+        return {key: value for key, value in provider_state(self.provider).items() if key.endswith(".id")}
+
+    def allow_rng_of_program(self) -> None:
+        """Called after the first eager run: generators that it moved are the program's own doing, not a leak."""
+        moved = [item for item in self.diffs if item.key.startswith(RNG_PREFIX)]
+        if moved:
+            self.program_uses_rng = True
+            self.diffs = [item for item in self.diffs if item not in moved]
+            self.notes.append("the program draws random numbers: generator states are not compared")

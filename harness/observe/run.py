@@ -1,0 +1,138 @@
+"""Running a program: batches, one step of forward and backward, results that own their storage."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.data import draw, fill_parameters
+from harness.observe.types import Batch, RunSeen, StepTensors
+from harness.program import Program
+from harness.providers.protocol import ProgramProvider, TapRecord
+from harness.types import Axes
+
+Build = Callable[[ProgramProvider], Program]
+# Called as program.forward is, (recipes, *inputs): the forward itself, or the compiled one through the census.
+Forward = Callable[..., torch.Tensor]
+EnterPhase = Callable[[str], None]
+
+
+def build_program(build: Build, provider: ProgramProvider, axes: Axes) -> Program:
+    """The cell's program on ``provider``, parameters filled from the cell's seed, torch's own generators seeded."""
+    torch.manual_seed(axes.seed)
+    program = build(provider)
+    fill_parameters(program.model, axes.seed, dtype=getattr(torch, axes.dtype))
+    torch.manual_seed(axes.seed)
+    return program
+
+
+def parameters_of(program: Program) -> Mapping[str, torch.Tensor]:
+    """Copies of the parameters by name."""
+    return {name: parameter.detach().clone() for name, parameter in program.model.named_parameters()}
+
+
+def layers_of(program: Program) -> Mapping[int, str]:
+    """``data_ptr()`` of each module's own ``weight`` -> the module's name."""
+    return {
+        module.weight.data_ptr(): name
+        for name, module in program.model.named_modules()
+        if isinstance(getattr(module, "weight", None), torch.Tensor)
+    }
+
+
+@dataclass
+class Batches:
+    """The cell's batches by index, drawn on demand; batch ``i`` is the same whoever asks, in whatever order.
+
+    The first ``kept`` are remembered for the judge; later ones, those of the steady calls, are drawn and forgotten.
+    """
+
+    program: Program
+    axes: Axes
+    kept: int = 0
+    _inputs: dict[int, tuple[torch.Tensor, ...]] = field(default_factory=dict)
+    _grads: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def inputs(self, index: int) -> tuple[torch.Tensor, ...]:
+        """New leaf tensors with the values of batch ``index``: gradients of one run never meet those of another."""
+        if index in self._inputs:
+            return tuple(t.detach().clone().requires_grad_(t.requires_grad) for t in self._inputs[index])
+        drawn = self.program.make_inputs(self._generator("input", index))
+        if index >= self.kept:
+            return drawn
+        self._inputs[index] = drawn
+        return self.inputs(index)
+
+    def grad_output(self, index: int, output: torch.Tensor) -> torch.Tensor:
+        """What backward of batch ``index`` starts from, shaped like ``output``."""
+        if index in self._grads:
+            return self._grads[index]
+        generator = self._generator("grad_output", index)
+        grad = draw(self.axes.data, output.shape, generator, output.dtype, output.device)
+        if index < self.kept:
+            self._grads[index] = grad
+        return grad
+
+    def drawn(self) -> tuple[Batch, ...]:
+        """The kept batches that were run."""
+        return tuple(Batch(self._inputs[i], self._grads[i]) for i in range(self.kept) if i in self._grads)
+
+    def _generator(self, role: str, index: int) -> torch.Generator:
+        generator = torch.Generator(device="cpu")
+        # The CPU generator looks at the low 32 bits of a seed only: everything must be mixed into them.
+        generator.manual_seed(zlib.crc32(f"{self.axes.seed} {role} {index}".encode()))
+        return generator
+
+
+def run_step(
+    program: Program, batches: Batches, index: int, forward: Forward, enter_phase: EnterPhase = lambda name: None
+) -> StepTensors:
+    """Forward and backward of batch ``index`` through ``forward``, with new tensors and equal-but-new recipe objects.
+
+    Returns:
+        Copies: output, gradient of the first input ("input0"; further ones "input1"...) and of each parameter that got
+        one, by name.
+
+    Raises:
+        Exception: whatever the program raises; ``enter_phase("backward")`` was called once forward is through.
+    """
+    program.model.zero_grad(set_to_none=True)
+    inputs = batches.inputs(index)
+    output = forward(program.recipes(), *inputs)
+    grad_output = batches.grad_output(index, output)
+    enter_phase("backward")
+    if output.requires_grad:
+        torch.autograd.backward(output, grad_output)
+    if output.device.type == "cuda":
+        torch.cuda.synchronize(output.device)  # an asynchronous error belongs to this step
+    return StepTensors(output.detach().clone(), _gradients(program, inputs))
+
+
+def run_steps(
+    program: Program,
+    batches: Batches,
+    records: Sequence[TapRecord],
+    forward: Forward,
+    enter_phase: EnterPhase,
+    phases: tuple[str, str],
+) -> RunSeen:
+    """:func:`run_step` for each step that the case asks for, under a tap whose live list is ``records``.
+
+    Args:
+        phases: of the first forward, and of the forwards after it.
+    """
+    steps: list[StepTensors] = []
+    owners: list[int] = []
+    for index in range(program.expects.steps):
+        enter_phase(phases[min(index, 1)])
+        steps.append(run_step(program, batches, index, forward, enter_phase))
+        owners += [index] * (len(records) - len(owners))
+    return RunSeen(tuple(steps), tuple(records), layers_of(program), tuple(owners))
+
+
+def _gradients(program: Program, inputs: Sequence[torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    named = [(f"input{i}", tensor) for i, tensor in enumerate(inputs)] + list(program.model.named_parameters())
+    return {name: tensor.grad.detach().clone() for name, tensor in named if tensor.grad is not None}

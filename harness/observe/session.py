@@ -1,0 +1,69 @@
+"""The observation of one cell, from a builder to :class:`Observations`. Nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+
+from harness.observe.executed import observe_executed
+from harness.observe.recorder import Recorder
+from harness.observe.run import Build
+from harness.observe.subject import Subject, pinned
+from harness.observe.types import Observations
+from harness.observe.unexecuted import observe_negative, observe_traced
+from harness.providers.protocol import Provider
+from harness.types import Axes, Evidence, Expectation
+
+_OBSERVE: Mapping[Evidence, Callable[[Subject, Recorder], Observations]] = {
+    Evidence.NATIVE: observe_executed,
+    Evidence.EMULATED: observe_executed,
+    Evidence.NEGATIVE: observe_negative,
+    Evidence.TRACED: observe_traced,
+}
+
+
+def observe_cell(
+    build: Build,
+    provider: Provider,
+    axes: Axes,
+    evidence: Evidence,
+    arch: str,
+    expectation: Expectation,
+    device: torch.device,
+) -> Observations:
+    """Run one cell and return everything that was measured.
+
+    Exceptions of the product (building, entering, eager, compiling, running, backward) are observations: described with
+    their phase, and the part that they ended is missing. State is compared after each part. The provider is reset at
+    the end, the compiler before each compilation; compiler settings are pinned meanwhile (``pinned_settings``).
+
+    Args:
+        build: makes the program on a given provider, the cell's own or the judge's oracle.
+        evidence: the resolved level; decides what is done.
+        arch: the resolved architecture (never ``host``).
+        device: where tensors live; the CPU for traced and foreign negative cells.
+
+    Raises:
+        KeyError: ``evidence`` is ``none``.
+        Exception: a defect of the harness, or of the provider's adapter (``snapshot``, ``reset``, ``pretend``).
+    """
+    subject = Subject(build, provider, axes, evidence, arch, expectation, device)
+    recorder = Recorder(provider)
+    with pinned(axes):
+        recorder.reset_provider()
+        initial = recorder.snapshot()
+        try:
+            obs = _OBSERVE[evidence](subject, recorder)
+        finally:
+            recorder.reset_provider()
+        recorder.compare(initial, "after reset", rng=False)  # the harness seeds
+    return replace(
+        obs,
+        errors=tuple(recorder.errors),
+        state_diffs=tuple(recorder.diffs),
+        state_keys=recorder.state_keys,
+        timing=dict(recorder.timing),
+        notes=tuple(recorder.notes),
+    )

@@ -1,0 +1,148 @@
+"""Cells in which the named recipe does not execute: negative (it must be refused) and traced (graphs only)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from harness import torch_compat
+from harness.observe.census import CensusObserver, reset_compiler
+from harness.observe.recorder import Recorder
+from harness.observe.run import Batches, run_step
+from harness.observe.subject import REFUSAL_CALLS, Subject, as_arch
+from harness.observe.types import ErrorSeen, Observations
+from harness.program import Program
+from harness.providers.protocol import Provider
+from harness.run.host import device_for, host_arch
+from harness.types import RECIPES, Spec
+
+# Rows, columns and depth of the little layer that runs after a refusal: a multiple of every recipe's block.
+_SIZE = 128
+_NEGATIVE_COMPILED_CALLS = 2  # per fullgraph mode: the second meets whatever the first one cached
+NOTHING_RAISED = "NothingRaised"
+
+
+def observe_negative(subject: Subject, recorder: Recorder) -> Observations:
+    """Observe that an unsupported recipe is refused on entry, eagerly and compiled, and that what follows works.
+
+    Each attempt gives one ErrorSeen of phase ``enter``; one that raised nothing has the type ``NothingRaised``.
+    """
+    obs = Observations(subject.evidence, subject.arch)
+    provider = subject.provider
+    untouched = recorder.snapshot()
+    with as_arch(provider, subject.arch):
+        program: Program | None = None
+        with recorder.part("build", "after build", stateless=True):
+            program = subject.rebuild(provider)
+        if program is None:
+            return obs
+        _attempt(recorder, _entering(provider), program, "eagerly")
+        attempts = _compiled_attempts(subject, recorder, program)
+        _run_region(subject, recorder, None, subject.device)
+    recorder.compare(untouched, "after pretending to be another architecture", rng=False)
+    _run_supported(subject, recorder)
+    return replace(obs, expects=program.expects, compile_attempts=attempts)
+
+
+def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
+    """Observe the graphs of a cell whose architecture is elsewhere: CPU fake tensors, no kernel runs.
+
+    Never with fake tensors on ``cuda``: on a CPU build of torch they abort the process.
+    """
+    obs = Observations(subject.evidence, subject.arch)
+    fake = torch_compat.fake_tensor_mode()
+    backend = subject.axes.backend
+    if backend == "inductor":  # it would compile kernels for this machine
+        backend = "aot_eager"
+        recorder.notes.append("inductor is traced through aot_eager: the graphs before code generation")
+    with as_arch(subject.provider, subject.arch):
+        program: Program | None = None
+        with recorder.part("build", "after build", stateless=True), fake:
+            program = subject.rebuild(subject.provider)
+        if program is None:
+            return obs
+        batches = Batches(program, subject.axes)
+        raises = subject.raises(program)
+        calls, phase = (2, "trace") if raises is None else (REFUSAL_CALLS, raises.phase)
+        with CensusObserver(subject.provider.fp8_ops) as observer:
+            compiled = subject.compile(program, observer, backend)
+            for index in range(calls):
+                # Snapshots hold real tensors and are taken outside the fake mode.
+                with recorder.part(phase, f"after traced call {index + 1}") as part, fake:
+                    run_step(program, batches, index, lambda *args: observer.call(compiled, *args), part.enter_phase)
+    return replace(
+        obs,
+        expects=program.expects,
+        census=observer.census(),
+        compile_attempts=0 if raises is None else calls,
+    )
+
+
+def _entering(provider: Provider) -> Callable[..., torch.Tensor]:
+    """A program that opens the regions of its recipes inside each other and computes nothing in FP8."""
+    autocast = provider.autocast
+
+    def enter(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
+        if not recipes:
+            return x + 1
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = enter(recipes[1:], x)
+        return x
+
+    return enter
+
+
+def _attempt(recorder: Recorder, enter: Callable[..., torch.Tensor], program: Program, how: str) -> None:
+    recipes = program.recipes()  # made outside: building one need not be traceable
+    with recorder.part("enter", f"after entering {how}") as part:
+        enter(recipes, torch.ones(_SIZE))
+    if not part.failed:
+        message = f"the unsupported recipe was entered {how} without an exception"
+        recorder.errors.append(ErrorSeen("enter", NOTHING_RAISED, message, ((NOTHING_RAISED, message),)))
+
+
+def _compiled_attempts(subject: Subject, recorder: Recorder, program: Program) -> int:
+    enter = _entering(subject.provider)
+    backend = "eager" if subject.axes.backend == "eager" else "aot_eager"  # nothing is there to generate code for
+    attempts = 0
+    for fullgraph in (True, False):
+        reset_compiler()
+        compiled = torch.compile(enter, backend=backend, fullgraph=fullgraph)
+        for _ in range(_NEGATIVE_COMPILED_CALLS):
+            _attempt(recorder, compiled, program, f"under torch.compile(fullgraph={fullgraph})")
+            attempts += 1
+    return attempts
+
+
+def _run_supported(subject: Subject, recorder: Recorder) -> None:
+    """A region of a recipe that this machine does run, after the refusals; noted when there is none."""
+    here = host_arch()
+    supported = (Spec(name) for name in RECIPES if subject.provider.supports(Spec(name), here).level != "unsupported")
+    spec = next(supported, None)
+    if spec is None:
+        recorder.notes.append(f"no recipe is supported on {here}: no region was run after the refusals")
+        return
+    _run_region(subject, recorder, spec, device_for(here))
+
+
+def _run_region(subject: Subject, recorder: Recorder, spec: Spec | None, device: torch.device) -> None:
+    """Forward and backward of one layer in a region of ``spec``, or in a disabled one for None.
+
+    FP8 products in a disabled region, or none in an enabled one, are recorded as an error of phase ``eager``.
+    """
+    provider, dtype = subject.provider, getattr(torch, subject.axes.dtype)
+    name = "disabled" if spec is None else spec.label
+    with recorder.part("build", "after build", stateless=True) as part:  # parameters are drawn at random
+        layer = provider.linear(_SIZE, _SIZE, bias=True, dtype=dtype, device=device)
+    if part.failed:
+        return
+    x = torch.ones(_SIZE, _SIZE, dtype=dtype, device=device, requires_grad=True)
+    with recorder.part("eager", f"after the {name} region that follows"), provider.tap() as records:
+        region = provider.autocast(enabled=False) if spec is None else provider.autocast(recipe=provider.recipe(spec))
+        with region:
+            y = layer(x)
+        torch.autograd.backward(y, torch.ones_like(y))
+        if bool(records) != (spec is not None):
+            raise RuntimeError(f"{len(records)} FP8 products ran in the {name} region")
