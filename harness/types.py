@@ -28,6 +28,9 @@ BACKENDS = ("eager", "aot_eager", "inductor")
 DTYPES = ("bfloat16", "float16", "float32")
 DATA_KINDS = ("normal", "positive", "heavy_tailed")
 
+# A note by which a result tells the run that no later cell may use its process (a CUDA context that is lost).
+RETIRE_WORKER = "retire-worker"
+
 # The inner recipe of a nested region. Fixed, so that an id names one program for ever. The partner always has a
 # different granularity from the outer recipe: a region that leaks its outer recipe inwards is then visible in bytes.
 PARTNERS: Mapping[str, str] = {

@@ -181,7 +181,7 @@ def test_a_bad_shape_reaches_the_user_on_each_call(fullgraph: bool, dynamic: boo
     before = repr(Manager.quantization_state)
     compiled, _ = counted(one_region(layers(1)), fullgraph=fullgraph, dynamic=dynamic)
     for _ in range(3):
-        with pytest.raises(Exception, match="batch rows is 100, but .* needs a multiple of 16") as caught:
+        with pytest.raises(Exception, match=r"batch rows is 100, but .* needs a multiple of 16") as caught:
             compiled(batch(100), fp8.Float8CurrentScaling())
         assert any(isinstance(link, ValueError) for link in chain(caught.value))
         assert repr(Manager.quantization_state) == before

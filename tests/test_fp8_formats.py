@@ -112,6 +112,12 @@ def test_exp2_is_exact_over_the_whole_range() -> None:
     assert formats.e8m0_tensor(exponents).to(torch.float32).tolist() == [2.0**e for e in range(-127, 128)]
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e8m0fnu, torch.float8_e4m3fn])
+def test_scale_values_equal_torchs_own_conversion(dtype: torch.dtype) -> None:
+    scale = torch.arange(127, dtype=torch.uint8).view(dtype)
+    assert torch.equal(formats.scale_values(scale), scale.to(torch.float32))
+
+
 @pytest.mark.parametrize(("value", "floored"), [(1.0, 1.0), (1.9999999, 1.0), (2.0, 2.0), (3.4e38, 2.0**127)])
 def test_floor_power_of_two(value: float, floored: float) -> None:
     assert formats.floor_power_of_two(torch.tensor([value])).item() == floored

@@ -75,6 +75,13 @@ def e8m0_tensor(exponent: torch.Tensor) -> torch.Tensor:
     return (exponent + E8M0_BIAS).to(torch.uint8).view(torch.float8_e8m0fnu)
 
 
+def scale_values(scale: torch.Tensor) -> torch.Tensor:
+    """Decode scales of any format as float32. E8M0 goes by its bytes: not every torch build converts it on CUDA."""
+    if scale.dtype == torch.float8_e8m0fnu:
+        return exp2_exact(scale.view(torch.uint8).to(torch.int32) - E8M0_BIAS)
+    return scale.to(torch.float32)
+
+
 def e2m1_encode(values: torch.Tensor) -> torch.Tensor:
     """E2M1 codes 0..15 (uint8, one per element) of float32 ``values``: nearest even, saturating, NaN gives +6.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from harness import torch_compat
 from harness.fp8 import delayed, support
 from harness.fp8.recipe import RECIPE_CLASSES, Recipe
 from harness.fp8.tracing import run_while_tracing
@@ -205,7 +206,8 @@ class FP8GlobalStateManager:
         where = support.current_device() if device is None else str(device)
         buffers = cls.quantization_state.skip_fp8_weight_update_tensor
         if where not in buffers:
-            buffers[where] = torch.zeros(1, dtype=torch.float32, device=where)
+            with torch_compat.real_tensors(), torch.inference_mode(False):
+                buffers[where] = torch.zeros(1, dtype=torch.float32, device=where)
         return buffers[where]
 
     @classmethod

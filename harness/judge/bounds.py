@@ -123,10 +123,10 @@ def accumulation_bound(
 
 
 # A value in a program differs from the oracle's by at most: eight unit roundoffs of itself (four roundings to the
-# program's dtype, on each side one may fall the other way, two roundoffs each), and four units of roundoff and of
-# accumulation of the values it was computed from, whose size is the rms of its row or column.
+# program's dtype, each of which may fall the other way: a whole spacing, two unit roundoffs), and four units of
+# roundoff and of accumulation of the values it was computed from, whose size its row and column tell.
 OWN_UNITS = 8.0
-ROW_UNITS = 4.0
+SIZE_UNITS = 4.0
 
 
 def admissible_difference(value: torch.Tensor, precision: Precision, accumulator: Accumulator) -> torch.Tensor:
@@ -140,9 +140,21 @@ def admissible_difference(value: torch.Tensor, precision: Precision, accumulator
     ``value``: float64, any shape; the last axis is a row.
     """
     flat = value.reshape(-1, value.shape[-1]) if value.dim() > 1 else value.reshape(1, -1)
+    factor = SIZE_UNITS * (precision.unit + accumulator.spread)
+    bound = OWN_UNITS * precision.unit * flat.abs() + factor * typical_size(flat)
+    return (bound + 2 * OWN_UNITS * precision.half_tiny).reshape(value.shape)
+
+
+def typical_size(flat: torch.Tensor) -> torch.Tensor:
+    """Size of what each element of a (rows, columns) result was summed from, from the result alone.
+
+    Of a product it is |row of A| |row of B|, of rank one: row rms * column rms / rms. A single huge element raises the
+    rms and would make all others look small, hence not less than the smaller of row and column rms.
+    """
     square = flat * flat
     row = square.mean(dim=1, keepdim=True).sqrt()
-    column = square.mean(dim=0, keepdim=True).sqrt() if flat.shape[0] > 1 else torch.zeros_like(flat)
-    size = torch.maximum(row, column)
-    bound = OWN_UNITS * precision.unit * flat.abs() + ROW_UNITS * (precision.unit + accumulator.spread) * size
-    return (bound + 2 * OWN_UNITS * precision.half_tiny).reshape(value.shape)
+    if flat.shape[0] == 1:
+        return row
+    column = square.mean(dim=0, keepdim=True).sqrt()
+    rms = square.mean().sqrt().clamp_min(torch.finfo(torch.float64).tiny)
+    return torch.maximum(row * (column / rms), torch.minimum(row, column))

@@ -98,11 +98,13 @@ def norm(x: torch.Tensor) -> float:
 
 
 def sqnr(reference: torch.Tensor, value: torch.Tensor) -> float:
-    """Signal to quantisation noise ratio in dB of ``value`` against ``reference``; inf where they are equal."""
+    """Signal to quantisation noise ratio in dB of ``value`` against ``reference``: inf where they are equal, -inf where
+    there is no signal or the noise is infinite, NaN where it is NaN."""
     signal, noise = norm(reference), norm(value.to(torch.float64) - reference)
     if noise == 0:
         return math.inf
-    return 20 * math.log10(signal / noise) if signal > 0 else -math.inf
+    ratio = signal / noise
+    return -math.inf if ratio == 0 else 20 * math.log10(ratio)
 
 
 def shorten(findings: Sequence[Finding]) -> list[Finding]:

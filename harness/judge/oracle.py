@@ -198,6 +198,7 @@ def quantize(
         raise ValueError(f"unknown role {role!r}; known: {', '.join(ROLES)}")
     if (tensor_scale is None) == (recipe.name == "delayed_scaling"):
         raise ValueError("tensor_scale belongs to delayed_scaling, and delayed_scaling needs it")
+    settings(recipe)  # an unknown recipe or field is refused whatever the role
     x = source.detach().to(torch.float64).contiguous()
     if recipe.name == "nvfp4_block_scaling":
         return _quantize_nvfp4(x, recipe, role)

@@ -20,7 +20,7 @@ from harness.judge.oracle_sites import Hints, Mismatch, ProductRun, Site, TraceE
 from harness.providers.protocol import Operand
 from harness.types import Spec
 
-FPROP, DGRAD, WGRAD = "fprop", "dgrad", "wgrad"
+FPROP, DGRAD, WGRAD, BGRAD = "fprop", "dgrad", "wgrad", "bgrad"  # bgrad, the bias gradient, is no FP8 product
 
 Forwarded = tuple[torch.Tensor, int]  # a linear's result, and the index of its site
 
@@ -45,7 +45,7 @@ class Engine(Protocol):
 
     def wgrad(self, site: int, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor: ...
 
-    def bgrad(self, g: torch.Tensor) -> torch.Tensor: ...
+    def bgrad(self, site: int, g: torch.Tensor) -> torch.Tensor: ...
 
 
 @dataclass
@@ -126,8 +126,10 @@ class RunEngine:
         at.stored[WGRAD] = dw - g.t() @ x
         return dw
 
-    def bgrad(self, g: torch.Tensor) -> torch.Tensor:
-        return round_to(round_to(g, self.precision).sum(0), self.precision)
+    def bgrad(self, site: int, g: torch.Tensor) -> torch.Tensor:
+        db = round_to(round_to(g, self.precision).sum(0), self.precision)
+        self.sites[site].stored[BGRAD] = db - g.sum(0)
+        return db
 
     def _product(
         self, site: Site, recipe: Spec, product: str, a: tuple[str, torch.Tensor], b: tuple[str, torch.Tensor]
@@ -236,8 +238,8 @@ class ReplayEngine:
             return g.new_zeros(g.shape[1], x.shape[1])
         return g.t() @ x + self._error(site, WGRAD)
 
-    def bgrad(self, g: torch.Tensor) -> torch.Tensor:
-        return g.sum(0)
+    def bgrad(self, site: int, g: torch.Tensor) -> torch.Tensor:
+        return g.sum(0) + self._error(site, BGRAD)
 
     def _error(self, index: int, product: str) -> torch.Tensor:
         site = self.run.sites[index]

@@ -81,7 +81,7 @@ class _Linear(torch.autograd.Function):
         g = g.to(torch.float64).contiguous()
         dx = engine.dgrad(ctx.site, g, w) if ctx.needs_input_grad[0] else None
         dw = engine.wgrad(ctx.site, g, x) if ctx.needs_input_grad[1] else None
-        db = engine.bgrad(g) if ctx.needs_input_grad[2] else None
+        db = engine.bgrad(ctx.site, g) if ctx.needs_input_grad[2] else None
         return dx, dw, db, None, None
 
 

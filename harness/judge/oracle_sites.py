@@ -71,8 +71,8 @@ class ProductRun:
 class Site:
     """One linear call of a program run, in forward order.
 
-    ``stored`` keeps, per result ("fprop", "dgrad", "wgrad"), the oracle's result minus the exact linear function of the
-    program's own tensors: added to that function it replays the run, quantisation and rounding included.
+    ``stored`` keeps, per result (fprop, dgrad, wgrad, bgrad), the oracle's result minus the exact linear function of
+    the program's own tensors: added to that function it replays the run, quantisation and rounding included.
     ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned.
     """
 

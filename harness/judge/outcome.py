@@ -12,7 +12,8 @@ OOM_TYPES = ("OutOfMemoryError", "MemoryError")
 # The machine failed, not the program: Xid 79 and friends, ECC, a full disk.
 INFRA = re.compile(
     r"GPU is lost|fallen off the bus|\bXid\b|uncorrectable ECC|no space left on device"
-    r"|CUDA driver version is insufficient|system not yet initialized|unable to determine the device handle|nvlink error|cudaErrorDevicesUnavailable",
+    r"|CUDA driver version is insufficient|system not yet initialized"
+    r"|unable to determine the device handle|nvlink error|cudaErrorDevicesUnavailable",
     re.IGNORECASE,
 )
 # After one of these every later CUDA call of the process fails: the worker has to go.

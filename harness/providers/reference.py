@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from harness import fp8, torch_compat
 from harness.fp8 import formats, support
 from harness.fp8.quantizer import Quantized
-from harness.fp8.recipe import Recipe, label_of, make_recipe, recipe_from_key
+from harness.fp8.recipe import RECIPE_CLASSES, Recipe, label_of, make_recipe, recipe_from_key
 from harness.fp8.tap import Product, active, listening
-from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Support, TapRecord
+from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Provider, Support, TapRecord
 from harness.providers.reference_gemms import classify
 from harness.types import Spec
 
@@ -37,7 +37,7 @@ class ReferenceProvider:
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions and kernels that the reference system rests on."""
-        return [DoctorFinding("torch", True, torch.__version__)]
+        return [_torch_finding(), _cpu_finding(), *_cuda_findings()]
 
     def supports(self, recipe: Spec, arch: str) -> Support:
         """The library's belief about ``recipe`` on ``arch``."""
@@ -77,6 +77,8 @@ class ReferenceProvider:
             taken[f"state.{name}"] = _comparable(value)
             if isinstance(value, dict):
                 taken[f"state.{name}.id"] = id(value)
+        for device, tensor in state.skip_fp8_weight_update_tensor.items():
+            taken[f"state.skip_fp8_weight_update_tensor.{device}.id"] = id(tensor)
         taken["support.arch"] = support.BELIEF.arch
         taken["support.emulate"] = support.BELIEF.emulate
         taken["tap.active"] = active()
@@ -114,6 +116,30 @@ class ReferenceProvider:
         )
 
 
+def _torch_finding() -> DoctorFinding:
+    opaque = torch_compat.has_opaque_values()
+    text = f"torch {torch.__version__}" + ("" if opaque else " cannot pass opaque values to operators")
+    return DoctorFinding("torch", opaque, text, "" if opaque else "pip install 'torch>=2.11'")
+
+
+def _cpu_finding() -> DoctorFinding:
+    how = "per-row scales" if torch_compat.cpu_scales_rows() else "per-tensor scales only (slow: 150 ms for 128^3)"
+    return DoctorFinding("FP8 GEMM on the CPU", True, f"torch._scaled_mm with {how}")
+
+
+def _cuda_findings() -> list[DoctorFinding]:
+    """One finding for each GPU: its architecture and how each recipe runs on it."""
+    if not torch.cuda.is_available():
+        return [DoctorFinding("CUDA", True, "no GPU: CPU kernels only, other architectures are traced")]
+    found = []
+    for index in range(torch.cuda.device_count()):
+        arch = support.architecture(f"cuda:{index}")
+        levels = [f"{name} {support.level_of(name, arch, support.BELIEF.emulate).level}" for name in RECIPE_CLASSES]
+        text = f"{torch.cuda.get_device_name(index)}, {arch}, CUDA {torch.version.cuda}: {', '.join(levels)}"
+        found.append(DoctorFinding(f"cuda:{index}", True, text))
+    return found
+
+
 def _operand(given: Quantized) -> Operand:
     """The operand as the kernel got it, unpacked, with its own storage."""
     codes = formats.e2m1_unpack(given.data) if given.format == "e2m1" else given.data.view(torch.uint8)
@@ -123,7 +149,7 @@ def _operand(given: Quantized) -> Operand:
         block=given.block,
         source=given.source.detach().clone(),
         codes=codes.clone(),
-        scale=given.scale.to(torch.float32).clone(),
+        scale=formats.scale_values(given.scale).clone(),
         global_scale=None if given.global_scale is None else given.global_scale.clone(),
     )
 
@@ -131,9 +157,16 @@ def _operand(given: Quantized) -> Operand:
 def _comparable(value: Any) -> Any:
     """Containers and tensors as nested tuples of plain values; other objects by their text."""
     if isinstance(value, torch.Tensor):
-        return (str(value.dtype), tuple(value.shape), tuple(value.detach().reshape(-1).tolist()))
+        if torch_compat.is_fake(value):
+            return ("fake", str(value.dtype), tuple(value.shape))
+        with torch_compat.real_tensors():
+            return (str(value.dtype), tuple(value.shape), tuple(value.detach().reshape(-1).tolist()))
     if isinstance(value, dict):
         return tuple((str(key), _comparable(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return tuple(_comparable(item) for item in value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+if TYPE_CHECKING:
+    _conforms: Callable[..., Provider] = ReferenceProvider

@@ -40,6 +40,6 @@ def product_nvfp4(
 
 def _scaled(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     block = (values.shape[0] // scale.shape[0], values.shape[1] // scale.shape[1])
-    per_element = scale.to(torch.float32).to(torch.float64)
+    per_element = formats.scale_values(scale).to(torch.float64)
     per_element = per_element.repeat_interleave(block[0], dim=0).repeat_interleave(block[1], dim=1)
     return values.to(torch.float64) * per_element

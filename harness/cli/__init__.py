@@ -1,0 +1,1 @@
+"""The command line behind ``runner.py``. Nothing here imports torch."""

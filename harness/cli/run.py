@@ -1,0 +1,167 @@
+"""``runner.py --matrix FILE``: plan, run, reconcile, report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.cli.errors import UsageError
+from harness.cli.last_failed import last_failed
+from harness.cli.option import Settings, parse
+from harness.cli.output import console_for, progress_for, verbosity_of
+from harness.cli.run_options import RUN_OPTIONS
+from harness.cli.selecting import chosen_cells, planned
+from harness.plan import Plan, render_plan
+from harness.report import print_summary
+from harness.run import run_dir
+from harness.run.environment import allowable_names, now, of_run, refusals, unknown_allowances
+from harness.run.finish import INTERNAL_ERROR, finish
+from harness.run.order import expensive_first
+from harness.run.plan_file import RunPlan, write_plan
+from harness.run.reconcile import Reconciled
+from harness.run.rounds import Interrupts
+from harness.run.run_dir import RunDirError
+from harness.run.supervise import Observer, Supervisor
+from harness.run.worker_count import auto_workers, smallest_gpu_mib, usable_cores
+from harness.types import Cell
+
+EPILOG = """\
+commands: report (show a run again), schema (JSON Schemas); each has its own --help
+
+exit codes: 0 all as expected, 1 a cell is not as expected, 2 interrupted, 3 internal error,
+            4 usage error or invalid matrix, 5 nothing ran
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a matrix; returns the exit code.
+
+    Raises:
+        UsageError, NothingToRun: nothing was run and nothing was written.
+    """
+    usage = "runner.py --matrix FILE [options]\n       runner.py COMMAND [options]"
+    settings = parse(RUN_OPTIONS, arguments, os.environ, prog="runner.py", usage=usage, epilog=EPILOG)
+    refuse_environment(settings["allow_env"])
+    if not settings["matrix"]:
+        raise UsageError("no matrix: runner.py --matrix FILE, for example --matrix ci.yaml; --help lists the options")
+    plan = planned(settings)
+    cells = chosen_cells(plan, settings, last_failed(plan, settings))
+    if settings["plan"]:
+        print(plan_text(cells, settings))
+        return 0
+    return run(run_plan(plan, cells, settings, arguments), cells, settings)
+
+
+def refuse_environment(allowed: Sequence[str]) -> None:
+    """Raises UsageError for variables under which no measurement is possible, all of them at once."""
+    unknown = unknown_allowances(allowed)
+    if unknown:
+        names = ", ".join(allowable_names())
+        raise UsageError(f"--allow-env {unknown[0]}: not a variable that can be allowed; those are {names}")
+    refused = refusals(os.environ, allowed)
+    if refused:
+        raise UsageError("\n       ".join(["this environment makes the run meaningless:", *map(str, refused)]))
+
+
+def plan_text(cells: Sequence[Cell], settings: Settings) -> str:
+    """The cells with the origin of their settings, then the origin of the run's own."""
+    given = [f"{name} = {setting.value} <- {setting.origin}" for name, setting in settings.given().items()]
+    own = "\n".join(["", "this run:", *(f"  {line}" for line in given)])
+    return render_plan(cells, verbose=settings["verbose"]) + "\n" + own
+
+
+def run_plan(plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: Sequence[str]) -> RunPlan:
+    """What every process of the run needs to know. Cells stand in the plan's order, whatever the order of running."""
+    ids = {cell.id for cell in cells}
+    require, notes = judged_require(plan, settings, len(ids))
+    workers = settings["workers"]
+    if workers == "auto":
+        workers = auto_workers(len(cells), usable_cores(), smallest_gpu_mib(os.environ))
+    return RunPlan(
+        run_id=run_dir.new_run_id(),
+        matrix=plan.path,
+        name=plan.name,
+        require=require,
+        cells=tuple(cell for cell in plan.cells if cell.id in ids),
+        planned=len(plan.cells),
+        timeout=settings["timeout"],
+        isolate=settings["isolate"],
+        maxfail=1 if settings["exitfirst"] else settings["maxfail"] or 0,
+        overrides=tuple(f"--set={axis}={','.join(values)}" for axis, values in settings["overrides"]),
+        workers=min(workers, len(cells)),
+        command=("python", "runner.py", *arguments),
+        env=of_run(os.environ),
+        started=now(),
+        notes=tuple(notes),
+    )
+
+
+def judged_require(plan: Plan, settings: Settings, count: int) -> tuple[str, list[str]]:
+    """The evidence that the run must reach, and a note where that is less than the matrix asks for.
+
+    ``require`` is a demand on a whole plan. Cells picked one by one can't meet it (a documented refusal executes
+    nothing), nor can a part of N; the whole of the parts must.
+    """
+    picked = [flag for name, flag in _PICKING if settings[name]]
+    if not picked or plan.require == "traced":
+        return plan.require, []
+    why = f"{count} of {len(plan.cells)} cells were picked by {', '.join(picked)}"
+    return "traced", [f"require {plan.require} is not judged: {why}"]
+
+
+_PICKING = (("cells", "--cell"), ("last_failed", "--last-failed"), ("shard", "--shard"))
+
+
+def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:
+    """Run the cells, report, and return the exit code. ``cells`` are in the order of a shuffle, if one was asked for.
+
+    Raises:
+        UsageError: the report directory can't be used, or a case file can't be imported; nothing is left behind.
+    """
+    try:
+        directory = run_dir.create(plan.run_id, settings["report_dir"])
+        write_plan(directory.plan, plan)
+    except (RunDirError, OSError) as error:
+        raise UsageError(str(error)) from error
+    is_shuffled = settings["shuffle"] is not None
+    order = tuple(cell.id for cell in cells) if is_shuffled else expensive_first(cells)
+    console, verbosity = console_for(settings["color"]), verbosity_of(settings)
+    with Interrupts() as interrupts:
+        supervisor = Supervisor(
+            directory, plan, order, plan.workers, interactive=plan.workers == 0, interrupts=interrupts
+        )
+        with progress_for(console, len(cells), verbosity, interactive=supervisor.interactive) as progress:
+            supervisor.observer = Observer(progress.started, progress.finished, progress.note)
+            state = supervisor.complete()
+        unusable = supervisor.usage_error
+        if unusable:
+            run_dir.discard(directory)
+            raise UsageError(unusable)
+        return _report(supervisor, state, console, verbosity)
+
+
+def _report(supervisor: Supervisor, state: Reconciled, console: Console, verbosity: int) -> int:
+    try:
+        finished = finish(
+            supervisor.run,
+            supervisor.plan,
+            state,
+            rounds=len(supervisor.ends),
+            interrupted=supervisor.stopped,
+            stuck=supervisor.stuck,
+        )
+    except OSError as error:
+        where = f"what was recorded is in {supervisor.run.work}; 'runner.py report' can read it"
+        print(f"error: the reports could not be written: {error}; {where}", file=sys.stderr)
+        return INTERNAL_ERROR
+    print_summary(console, finished.info, state.results, verbosity=verbosity, directory=finished.directory)
+    for text in finished.warnings:
+        print(f"warning: {text}", file=sys.stderr)
+    if supervisor.stuck and supervisor.ends[-1].log:
+        log = finished.directory / "process" / Path(supervisor.ends[-1].log).name
+        print(f"pytest's own output: {log}", file=sys.stderr)
+    return finished.info.exit_code

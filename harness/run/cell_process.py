@@ -1,0 +1,197 @@
+"""This process as a runner of cells: it records, guards and redirects; what a cell does is none of its business."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from harness.judge.outcome import poisons_worker, verdict_of_error
+from harness.observe.types import ErrorSeen
+from harness.registry import LoadError
+from harness.run.journal import JournalWriter, Process
+from harness.run.plan_file import Round, RunPlan
+from harness.run.postmortem import EXIT_JOURNAL, cell_header
+from harness.run.run_dir import RunDir
+from harness.run.watchdog import Watchdog
+from harness.signature import signature_of
+from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
+
+# Importing torch and asking CUDA what it has: seconds on a quiet machine, minutes on a cold network disk.
+PREPARE_SECONDS = 300.0
+IN_PROCESS = "main"  # the worker's name where pytest itself runs the cells
+
+
+class Execute(Protocol):
+    """Runs one cell. It returns a result for whatever the product does."""
+
+    def __call__(self, cell: Cell, *, timeout: float | None) -> CellResult: ...
+
+
+class Unusable(Exception):
+    """The user's input can't be run at all (a case file that raises at import); the message is for the user."""
+
+
+class CellProcess:
+    """Runs cells one after the other and writes down each start and each end before it goes on."""
+
+    def __init__(self, run: RunDir, plan: RunPlan, entry: Round, worker: str, *, execute: Execute) -> None:
+        """Raises OSError when the run's directory can't be written."""
+        self._plan = plan
+        self._entry = entry
+        self._execute = execute
+        self._journal = JournalWriter(run.journal, worker, entry.number)
+        process = Process(entry.number, worker, os.getpid())
+        self._watchdog = Watchdog(run.stack_file(process))
+        # A debugger needs the terminal, so only workers send their output to a file.
+        self._log = run.log_file(process) if worker != IN_PROCESS else None
+        self._retired = False
+
+    @property
+    def retired(self) -> bool:
+        """True when no further cell may run in this process."""
+        return self._retired
+
+    def prepare(self, describe: Callable[[], Mapping[str, Any]], preload: Callable[[], None]) -> None:
+        """Import what every cell needs and record what this machine is, outside any cell's time.
+
+        Raises:
+            Unusable: a module that the plan names can't be imported; recorded for whoever started this process.
+        """
+        self._watchdog.arm(PREPARE_SECONDS)
+        with _output_to(self._log):
+            try:
+                preload()
+                self._write("host", host=describe())
+            except (LoadError, ImportError) as error:
+                self._unusable(error)
+            finally:
+                self._watchdog.disarm()
+
+    def run(self, cell: Cell) -> CellResult:
+        """One cell, recorded.
+
+        Raises:
+            Unusable: what the cell names can't be imported.
+        """
+        self._watchdog.arm(self._plan.timeout)
+        try:
+            with _output_to(self._log, cell_header(cell.id)):
+                self._write("start", id=cell.id, attempt=self._entry.attempt)
+                result = self._result_of(cell)
+                self._write("end", result=result, attempt=self._entry.attempt, rss_mib=peak_rss_mib())
+        finally:
+            self._watchdog.disarm()
+        self._retired = self._plan.isolate or RETIRE_WORKER in result.notes
+        return result
+
+    def _result_of(self, cell: Cell) -> CellResult:
+        try:
+            return self._execute(cell, timeout=self._plan.timeout)
+        except LoadError as error:
+            self._unusable(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a program under test may call sys.exit
+            return _from_exception(cell, error)
+
+    def pause(self) -> None:
+        """A debugger was entered: stop the clock, and tell whoever watches."""
+        self._watchdog.disarm()
+        self._write("paused")
+
+    def stopped(self) -> None:
+        """The user interrupted pytest."""
+        self._watchdog.disarm()
+        self._write("stopped")
+
+    def close(self) -> None:
+        self._watchdog.close()
+        self._journal.close()
+
+    def _unusable(self, error: Exception) -> NoReturn:
+        message = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
+        self._write("usage", message=message)
+        raise Unusable(message) from error
+
+    def _write(self, record_type: str, **data: Any) -> None:
+        try:
+            self._journal.write(record_type, **data)
+        except OSError as error:
+            # A result that can't be recorded must not be followed by one that can: leave, so that the cell is missed.
+            sys.stderr.write(f"cannot write {self._journal.path}: {error}\n")
+            os._exit(EXIT_JOURNAL)
+
+
+def peak_rss_mib() -> int:
+    """The most memory this process ever held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)  # bytes there, KiB elsewhere
+
+
+def _from_exception(cell: Cell, error: BaseException) -> CellResult:
+    """The last resort: an exception that the executor should have turned into a result."""
+    chain = tuple((_names(link), str(link)) for link in _chain(error))
+    seen = ErrorSeen("run", type(error).__name__, str(error), chain)
+    verdict = verdict_of_error(seen) or Verdict.ERROR
+    finding = Finding("harness.error", "a result", f"{type(error).__name__}: {error}")
+    result = CellResult(
+        id=cell.id,
+        axes=axes_dict(cell.axes),
+        arch=cell.axes.arch,
+        provider=cell.axes.provider.label,
+        case=cell.axes.case,
+        verdict=verdict,
+        reason=finding.got,
+        signature=signature_of(verdict, (finding,), finding.got),
+        evidence=Evidence.NONE,
+        findings=(finding,),
+        detail="".join(traceback.format_exception(error)),
+    )
+    return dataclasses.replace(result, notes=(RETIRE_WORKER,)) if poisons_worker(seen) else result
+
+
+def _names(error: BaseException) -> str:
+    return "<".join(cls.__name__ for cls in type(error).__mro__)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@contextlib.contextmanager
+def _output_to(path: Path | None, header: str = "") -> Iterator[None]:
+    """Send file descriptors 1 and 2 to ``path``, so that what C++ prints before it aborts is not lost."""
+    if path is None:
+        yield
+        return
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        _flush()
+        os.write(log, header.encode())
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        _flush()
+        for number, descriptor in enumerate(saved, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(log)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,146 @@
+"""The end of a run, the same for the front and for plain pytest: exit code, run.json, reports, their final place."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.report import RunInfo, exit_code, require_findings, write_reports
+from harness.run.journal import Journal, read_journal
+from harness.run.plan_file import RunPlan
+from harness.run.reconcile import Reconciled
+from harness.run.run_dir import RunDir, publish, shown
+
+INTERNAL_ERROR = 3
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run whose reports stand. ``directory`` is where; ``warnings`` are for the user's eyes only."""
+
+    info: RunInfo
+    directory: Path
+    warnings: Sequence[str] = ()
+
+
+def finish(
+    run: RunDir,
+    plan: RunPlan,
+    state: Reconciled,
+    *,
+    rounds: int,
+    interrupted: bool = False,
+    stuck: bool = False,
+) -> Finished:
+    """Write every report and move the directory to its final name.
+
+    Raises:
+        OSError: that can't be done; what was recorded stays under the temporary name.
+    """
+    journal = read_journal(run.journal)
+    info = describe_run(plan, state, journal, rounds=rounds, interrupted=interrupted, stuck=stuck)
+    write_reports(run.work, info, state.results)
+    warnings = publish(run)
+    return Finished(info, shown(run.final), warnings)
+
+
+def describe_run(
+    plan: RunPlan,
+    state: Reconciled,
+    journal: Journal,
+    *,
+    rounds: int,
+    interrupted: bool,
+    stuck: bool,
+) -> RunInfo:
+    """Everything that run.json says, exit code included."""
+    ended = datetime.datetime.now().astimezone()
+    code, reason = decide(plan, state, interrupted=interrupted, stuck=stuck)
+    host = _host(journal)
+    commit, dirty = git_state(Path.cwd())
+    notes = [*plan.notes, *state.faults, *map(str, journal.broken)]
+    if state.left_out:
+        notes.append(f"{len(state.left_out)} cells were not run: stopped by -x/--maxfail")
+    return RunInfo(
+        run_id=plan.run_id,
+        matrix=plan.matrix,
+        name=plan.name,
+        require=plan.require,
+        started=plan.started,
+        finished=ended.isoformat(timespec="milliseconds"),
+        seconds=_seconds(plan.started, ended),
+        command=plan.command,
+        plan_digest=digest(plan),
+        planned=plan.planned,
+        selected=len(plan.cells),
+        workers=plan.workers,
+        versions={name: str(version) for name, version in host.get("versions", {}).items()},
+        host={name: _text(value) for name, value in {**host, **_peak(journal)}.items() if name != "versions"},
+        env=plan.env,
+        git_commit=commit,
+        git_dirty=dirty,
+        exit_code=code,
+        exit_reason=reason,
+        rounds=rounds,
+        notes=tuple(notes),
+    )
+
+
+def decide(plan: RunPlan, state: Reconciled, *, interrupted: bool, stuck: bool) -> tuple[int, str]:
+    """Exit code and its meaning in words."""
+    unmet = require_findings(plan.require, state.results)
+    code, reason = exit_code(
+        state.results, unmet, interrupted=interrupted, internal=bool(state.faults) or (stuck and not interrupted)
+    )
+    if code == INTERNAL_ERROR:
+        reason = f"{reason}: {state.faults[0] if state.faults else 'cells are left that no process could start'}"
+    return code, reason
+
+
+def _seconds(started: str, ended: datetime.datetime) -> float:
+    return round((ended - datetime.datetime.fromisoformat(started)).total_seconds(), 3) if started else 0.0
+
+
+def digest(plan: RunPlan) -> str:
+    """Identifies the selected ids in the plan's order."""
+    return hashlib.sha256("\n".join(cell.id for cell in plan.cells).encode()).hexdigest()[:16]
+
+
+def git_state(directory: Path) -> tuple[str, bool]:
+    """(commit, has uncommitted changes) of the checkout around ``directory``; ("", False) where there is none."""
+    commit = _git(directory, "rev-parse", "HEAD")
+    return commit, bool(commit and _git(directory, "status", "--porcelain", "--untracked-files=no"))
+
+
+def _git(directory: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _host(journal: Journal) -> Mapping[str, Any]:
+    found = next(journal.of_type("host"), None)
+    host: Mapping[str, Any] = found.data.get("host", {}) if found else {}
+    return host
+
+
+def _peak(journal: Journal) -> Mapping[str, Any]:
+    """The most memory that one process held while it ran cells."""
+    peak = max((int(record.data.get("rss_mib", 0)) for record in journal.of_type("end")), default=0)
+    return {"worker_peak_mib": peak} if peak else {}
+
+
+def _text(value: Any) -> str:
+    """One line for run.json, whose host values are text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "; ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,97 @@
+"""The pytest plugin: a matrix YAML that is named on the command line is a test file, and each of its cells an item.
+
+Loaded into every pytest of the environment (entry point ``fp8_harness``), so it does and imports nothing unless a YAML
+with ``schema_version`` is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.run import DEFAULT_TIMEOUT
+
+if TYPE_CHECKING:
+    from harness.types import Cell, CellResult
+
+SUFFIXES = (".yaml", ".yml")
+_MARK = re.compile(rb"^schema_version\s*:", re.MULTILINE)
+
+
+def execute_cell(cell: Cell, *, timeout: float | None) -> CellResult:
+    """Run and judge one cell; imports torch, so only processes that run cells call it."""
+    from harness.run.execute import execute_cell as execute
+
+    return execute(cell, timeout=timeout)
+
+
+def describe_host() -> Mapping[str, Any]:
+    """Versions and hardware of this process's machine; imports torch."""
+    from harness.run.host import describe
+
+    return describe()
+
+
+def load_cases(names: Iterable[str]) -> None:
+    """Import the case files of a plan before any cell runs, so that a broken one stops the run at once.
+
+    Raises:
+        LoadError: one can't be imported; the message has its file and line.
+    """
+    from cases import CASES
+    from harness.registry import load
+
+    for name in names:
+        load(CASES[name])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fp8 harness", "conformance matrix named on the command line")
+    group.addoption(
+        "--harness-timeout",
+        type=float,
+        default=DEFAULT_TIMEOUT,
+        metavar="SECONDS",
+        help="Time limit of one cell; a cell that exceeds it gets the verdict timeout. (default: %(default)g)",
+    )
+    group.addoption(
+        "--harness-report-dir",
+        default=None,
+        metavar="DIR",
+        help="Where the reports go. (default: reports/<run-id>)",
+    )
+    group.addoption("--harness-round", default=None, help="Used by runner.py only: the cells of one round.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    matrix = named_matrix(config.args)
+    if matrix is not None:
+        from harness.run.pytest_roles import activate
+
+        activate(config, matrix)
+
+
+def named_matrix(arguments: Iterable[str]) -> Path | None:
+    """The matrix among pytest's arguments.
+
+    Raises:
+        pytest.UsageError: there are several; a run has one.
+    """
+    paths = dict.fromkeys(Path(str(argument).partition("::")[0]) for argument in arguments)
+    found = [path for path in paths if path.suffix in SUFFIXES and is_matrix(path)]
+    if len(found) > 1:
+        raise pytest.UsageError(f"one matrix a run, not {len(found)}: {', '.join(map(str, found))}")
+    return found[0] if found else None
+
+
+def is_matrix(path: Path) -> bool:
+    """True for a file whose top level has the key ``schema_version``."""
+    try:
+        return _MARK.search(path.read_bytes()) is not None
+    except OSError:
+        return False

@@ -1,0 +1,144 @@
+"""In a process that runs cells: the matrix as a test file, its cells as items."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.run import plugin
+from harness.run.cell_process import IN_PROCESS, CellProcess, Unusable
+from harness.run.plan_file import Round, RunPlan
+from harness.run.run_dir import RunDir
+from harness.types import Cell, CellResult, Verdict
+
+
+class CellRed(Exception):
+    """A cell is not as expected; pytest counts it as a failure."""
+
+    def __init__(self, result: CellResult) -> None:
+        super().__init__(result.id, result.reason)
+        self.result = result
+
+
+class MatrixFile(pytest.File):
+    """A matrix; its items are the cells of the round, in the round's order."""
+
+    cells: Sequence[Cell] = ()
+    owner: Cells
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for cell in self.cells:
+            # The node id as text: from a name alone pytest 9.2 builds one without parameters, which --lf can't find.
+            item: CellItem = CellItem.from_parent(self, name=cell.id, nodeid=f"{self.nodeid}::{cell.id}")
+            item.cell = cell
+            item.owner = self.owner
+            yield item
+
+
+class CellItem(pytest.Item):
+    """One cell."""
+
+    cell: Cell
+    owner: Cells
+
+    def runtest(self) -> None:
+        result = self.owner.run(self)
+        self.user_properties += [("verdict", result.verdict.value), ("evidence", result.evidence.value)]
+        if result.verdict.is_red and result.gates:
+            raise CellRed(result)
+        if result.verdict is Verdict.SKIP:
+            pytest.skip(result.reason)
+        if result.verdict is not Verdict.PASS:
+            kind = result.verdict.value if result.gates else f"quarantined {result.verdict.value}"
+            pytest.xfail(f"{kind}: {result.reason}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        if isinstance(excinfo.value, CellRed):
+            return describe(excinfo.value.result)
+        if isinstance(excinfo.value, Unusable):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+def describe(result: CellResult) -> str:
+    """A red cell as text: every finding, then the stack."""
+    findings = [str(finding) for finding in result.findings] or [result.reason]
+    return "\n".join(filter(None, [f"{result.verdict.value}: {result.id}", *findings, "", result.detail]))
+
+
+class Cells:
+    """Collects the matrix and runs its cells in this process.
+
+    ``run`` is None when nothing will be run (--collect-only).
+    """
+
+    def __init__(
+        self, matrix: Path, plan: RunPlan, entry: Round, run: RunDir | None, *, worker: str = IN_PROCESS
+    ) -> None:
+        self._matrix = matrix.resolve()
+        self._plan = plan
+        self._entry = entry
+        self._run = run
+        self._worker = worker
+        self._process: CellProcess | None = None
+        self.selected: tuple[str, ...] | None = None  # what pytest kept, once it has collected
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> MatrixFile | None:
+        if file_path.resolve() != self._matrix:
+            return None
+        cells = self._plan.by_id
+        node: MatrixFile = MatrixFile.from_parent(parent, path=file_path)
+        node.cells = [cells[cell_id] for cell_id in self._entry.ids]
+        node.owner = self
+        return node
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.selected = tuple(item.name for item in session.items if isinstance(item, CellItem))
+
+    def run(self, item: CellItem) -> CellResult:
+        """Run the cell of ``item``; the last one of a poisoned process ends that process."""
+        try:
+            process = self._process or self._prepared()
+            result = process.run(item.cell)
+        except Unusable as error:
+            item.session.shouldstop = str(error)
+            raise
+        if process.retired:
+            self._leave(item.session)
+        return result
+
+    def _prepared(self) -> CellProcess:
+        if self._run is None:
+            raise RuntimeError("cells were only to be collected")
+        self._process = CellProcess(self._run, self._plan, self._entry, self._worker, execute=plugin.execute_cell)
+        cases = dict.fromkeys(cell.axes.case for cell in self._plan.cells)
+        self._process.prepare(plugin.describe_host, lambda: plugin.load_cases(cases))
+        return self._process
+
+    def _leave(self, session: pytest.Session) -> None:
+        """No later cell may run here. The result is on the disk, so what pytest or xdist think no longer matters."""
+        if self._worker == IN_PROCESS:
+            session.shouldstop = "this process may run no further cell; the rest follows in a fresh one"
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def pytest_enter_pdb(self) -> None:
+        if self._process is not None:
+            self._process.pause()
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if self._process is not None and excinfo.type in (KeyboardInterrupt, pytest.exit.Exception):
+            self._process.stopped()
+
+    def pytest_unconfigure(self) -> None:
+        if self._process is not None:
+            self._process.close()

@@ -1,0 +1,107 @@
+"""harness.judge.alpha: 1 for FP8, 0 without it, per product, and an interval that neither noise nor size upsets."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from harness.data import draw
+from harness.judge.alpha import DECISIVE, Component, Shares, project, project_shares
+from harness.judge.bounds import FP32, HOPPER
+from harness.judge.formats import precision_of, round_to
+from harness.judge.oracle import quantize
+from harness.types import DATA_KINDS, Spec
+
+BF16 = precision_of(torch.bfloat16)
+
+
+def product(kind: str, seed: int = 0, k: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
+    """Exact product of two operands, and the product of their quantised values."""
+    generator = torch.Generator().manual_seed(seed)
+    raw = [draw(kind, (128, k), generator, torch.bfloat16) for _ in range(2)]
+    values = [quantize(x, Spec("float8_current_scaling"), "input").values for x in raw]
+    return raw[0].double() @ raw[1].double().t(), values[0] @ values[1].t()
+
+
+@pytest.mark.parametrize("kind", DATA_KINDS)
+@pytest.mark.parametrize("k", [128, 512])
+def test_fp8_is_one_and_bfloat16_is_zero(kind: str, k: int) -> None:
+    exact, quantised = product(kind, k=k)
+    own = round_to(quantised, BF16)
+    share = [Component("all", quantised - exact)]
+    kernel = round_to((quantised.float() * (1 + 2.0**-20)).double(), BF16)  # other roundings here and there
+    (good,) = project(kernel - own, share, own, BF16, FP32)
+    assert good.ok
+    assert good.decisive
+    assert abs(good.alpha - 1) < good.bound / 2
+    (bad,) = project(round_to(exact, BF16) - own, share, own, BF16, FP32)
+    assert not bad.ok
+    assert abs(bad.alpha) < 0.1
+    assert abs(bad.alpha - 1) > 2 * bad.bound
+
+
+def test_half_of_the_rows_in_bfloat16_is_in_between() -> None:
+    exact, quantised = product("normal")
+    own = round_to(quantised, BF16)
+    mixed = own.clone()
+    mixed[:64] = round_to(exact, BF16)[:64]
+    (alpha,) = project(mixed - own, [Component("all", quantised - exact)], own, BF16, FP32)
+    assert not alpha.ok
+    assert abs(alpha.alpha - 0.5) < 0.1
+
+
+def test_each_component_has_its_own_alpha_even_when_they_overlap() -> None:
+    generator = torch.Generator().manual_seed(1)
+    first, second, third = (torch.randn(64, 64, generator=generator, dtype=torch.float64) for _ in range(3))
+    second = second + 0.5 * first
+    parts = [Component("a", first), Component("b", second), Component("c", third)]
+    value = 30 * torch.randn(64, 64, generator=generator, dtype=torch.float64)
+    results = {a.label: a for a in project(-second, parts, value, BF16, FP32)}
+    assert results["b"].alpha == pytest.approx(0.0, abs=1e-9)
+    assert results["a"].alpha == pytest.approx(1.0, abs=1e-9)
+    assert results["c"].alpha == pytest.approx(1.0, abs=1e-9)
+    assert (results["a"].ok, results["b"].ok) == (True, False)
+
+
+def test_nan_is_never_in_the_interval() -> None:
+    exact, quantised = product("normal")
+    deviation = torch.zeros_like(exact)
+    deviation[3, 4] = math.nan
+    (alpha,) = project(deviation, [Component("all", quantised - exact)], quantised, BF16, FP32)
+    assert not alpha.ok
+
+
+def test_components_without_a_share_are_left_out() -> None:
+    exact, quantised = product("normal")
+    zero = torch.zeros_like(exact)
+    results = project(zero, [Component("none", zero), Component("all", quantised - exact)], quantised, BF16, FP32)
+    assert [a.label for a in results] == ["all"]
+    assert project(zero, [Component("none", zero)], quantised, BF16, FP32) == []
+
+
+def test_the_interval_never_reaches_what_it_must_exclude() -> None:
+    value = 1e6 * torch.ones(64, 64, dtype=torch.float64)
+    tiny = Component("all", 1e-9 * torch.randn(64, 64, dtype=torch.float64))
+    (alpha,) = project(torch.zeros_like(value), [tiny], value, BF16, FP32)
+    assert alpha.bound == DECISIVE
+    assert not alpha.decisive
+
+
+def test_a_coarser_accumulator_widens_the_interval() -> None:
+    exact, quantised = product("positive")
+    share = [Component("all", quantised - exact)]
+    zero = torch.zeros_like(exact)
+    (cpu,), (hopper,) = (project(zero, share, quantised, BF16, a) for a in (FP32, HOPPER))
+    assert cpu.bound < hopper.bound < DECISIVE
+
+
+def test_shares_give_the_whole_first_and_do_not_judge_the_rest() -> None:
+    exact, quantised = product("normal")
+    whole, rest = quantised - exact, torch.randn(128, 128, dtype=torch.float64)
+    zero = torch.zeros_like(exact)
+    only = Shares(Component("all", whole), (Component("layer fprop", whole),))
+    assert [a.label for a in project_shares(zero, only, quantised, BF16, FP32)] == ["layer fprop"]
+    more = Shares(Component("all", whole + rest), (Component("layer wgrad", whole),), Component("rest", rest))
+    assert [a.label for a in project_shares(zero, more, quantised, BF16, FP32)] == ["all", "layer wgrad"]

@@ -1,0 +1,156 @@
+"""harness.judge.oracle_run: replays, and shares that add up and belong to the right product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from harness.judge.bounds import FP32
+from harness.judge.compare import norm
+from harness.judge.oracle_engine import FPROP, ReplayEngine
+from harness.judge.oracle_provider import OracleUnsupported
+from harness.judge.oracle_run import OUTPUT, OracleRun, forward, records_of_step, run_oracle
+from harness.types import NESTINGS, Spec
+from tests.support.judge_stub import StubProvider, axes_for, observe
+
+
+def ran(recipe: str | Spec = "float8_current_scaling", **axes: Any) -> OracleRun:
+    obs = observe(axes_for(recipe, **axes))
+    assert obs.eager is not None
+    return run_oracle(obs, obs.eager, torch.bfloat16, FP32)
+
+
+@pytest.mark.parametrize("nesting", NESTINGS)
+def test_a_replay_with_nothing_removed_gives_the_run(nesting: str) -> None:
+    run = ran(nesting=nesting)
+    step = run.steps[-1]
+    output, grads = run._replay(set())
+    assert norm(output - step.output) <= 1e-12 * norm(step.output)
+    assert grads.keys() == step.grads.keys()
+    for name, grad in grads.items():
+        assert norm(grad - step.grads[name]) <= 1e-12 * norm(step.grads[name]), name
+
+
+@pytest.mark.parametrize("nesting", ["nested", "nested_disabled", "deep"])
+def test_shares_of_the_products_add_up_to_the_whole(nesting: str) -> None:
+    """Exactly so in a program that is linear in each error: removing errors one by one removes their sum."""
+    run = ran(nesting=nesting)
+    output, gradient = run.shares[OUTPUT], run.shares["input0"]
+    assert norm(sum_of(output.direct) - output.whole.share) < 1e-3 * norm(output.whole.share)
+    assert norm(sum_of(gradient.direct) - gradient.whole.share) < 1e-3 * norm(gradient.whole.share)
+    for name, shares in run.shares.items():
+        if name.endswith("weight"):
+            assert shares.rest is not None
+            assert torch.allclose(shares.direct[0].share + shares.rest.share, shares.whole.share, rtol=1e-12)
+
+
+def sum_of(components: Any) -> torch.Tensor:
+    return torch.stack([c.share for c in components]).sum(0)
+
+
+def test_labels_name_layer_and_product_in_the_order_of_data_flow() -> None:
+    run = ran(nesting="nested_disabled")
+    assert [c.label for c in run.shares[OUTPUT].direct] == ["layers.0 fprop", "layers.2 fprop"]
+    assert [c.label for c in run.shares["input0"].direct] == ["layers.2 dgrad", "layers.0 dgrad"]
+    assert set(run.shares) == {OUTPUT, "input0", "layers.0.weight", "layers.2.weight"}  # layer 1 is not quantised
+
+
+def test_the_last_products_share_is_its_own_error() -> None:
+    run = ran(nesting="nested")
+    last = [p for p in run.steps[-1].products if p.product == FPROP][-1]
+    assert norm(run.shares[OUTPUT].direct[-1].share - last.error) < 1e-12 * norm(last.error)
+
+
+def test_unquantised_is_the_program_without_quantisation() -> None:
+    run = ran(nesting="flat")
+    sites = run.steps[-1].sites
+    bare = run.unquantised[OUTPUT]
+    removed = {(s.index, FPROP) for s in sites}
+    with torch.no_grad(), run.provider.replaying(ReplayEngine(run.provider.run, removed)):
+        output = forward(run.program, run.batches[-1], frozenset()).output
+    assert norm(output - bare) < 1e-12 * norm(bare)
+    assert 0.01 < norm(run.steps[-1].output - bare) / norm(bare) < 0.1
+
+
+def test_nothing_quantised_has_no_shares() -> None:
+    obs = observe(axes_for(nesting="sequential"))
+    assert obs.eager is not None
+    provider_run = run_oracle(obs, obs.eager, torch.bfloat16, FP32)
+    bare = replace(provider_run.steps[-1], sites=[])
+    provider_run.steps = (bare,)
+    assert provider_run.shares == {}
+
+
+def test_a_weight_used_twice_has_one_component_per_use() -> None:
+    from harness.observe.run import Batches, build_program, parameters_of, run_steps
+    from harness.observe.types import Observations
+    from harness.program import Expects, Program
+    from harness.types import Evidence
+
+    axes = axes_for("mxfp8_block_scaling")
+
+    def build(provider: Any) -> Program:
+        stub = isinstance(provider, StubProvider)
+        dtype = torch.bfloat16 if stub else torch.float64
+        model = torch.nn.Module()
+        model.layer = provider.linear(64, 64, bias=True, dtype=dtype, device=torch.device("cpu"))
+
+        def go(recipe: Any, x: torch.Tensor) -> torch.Tensor:
+            with provider.autocast(enabled=True, recipe=recipe):
+                return model.layer(torch.relu(model.layer(x)))  # type: ignore[operator, no-any-return]
+
+        def inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+            return (torch.randn(64, 64, generator=generator).to(dtype).requires_grad_(),)
+
+        return Program(model, go, lambda: (provider.recipe(axes.recipe),)[0:1], inputs, Expects(("mxfp8",) * 2))
+
+    def unpacked(provider: Any) -> Program:
+        program = build(provider)
+        return replace(program, forward=lambda recipes, x: program.forward(recipes[0], x))
+
+    stub = StubProvider()
+    program = build_program(unpacked, stub, axes)
+    batches = Batches(program, axes, kept=1)
+    parameters = parameters_of(program)
+    run = run_steps(program, batches, stub.records, program.forward, lambda phase: None, ("eager", "eager"))
+    obs = Observations(
+        Evidence.EMULATED,
+        "cpu",
+        rebuild=lambda p: build_program(unpacked, p, axes),
+        parameters=parameters,
+        batches=batches.drawn(),
+        eager=run,
+    )
+    oracle = run_oracle(obs, run, torch.bfloat16, FP32)
+    assert [c.label for c in oracle.shares["layer.weight"].direct] == [
+        "layer wgrad of use 1",
+        "layer wgrad of use 2",
+    ]
+    from harness.judge.numerics import judge_numerics
+
+    verdict = judge_numerics(obs, axes)
+    assert verdict.findings == ()
+    assert not oracle.steps[0].left_over
+    assert all(not p.mismatches for p in oracle.steps[0].products)
+
+
+def test_records_are_dealt_to_their_steps() -> None:
+    obs = observe(axes_for(nesting="flat"))
+    run = obs.eager
+    assert run is not None
+    assert len(records_of_step(run, 0)) == 6
+    assert records_of_step(run, 1) == []
+    untold = replace(run, steps_of_records=())
+    assert len(records_of_step(untold, 0)) == 6
+    assert records_of_step(untold, 1) == []
+
+
+def test_other_parameters_than_the_providers_are_unsupported() -> None:
+    obs = observe(axes_for())
+    assert obs.eager is not None
+    fewer = {name: p for name, p in obs.parameters.items() if name != "layers.0.bias"}
+    with pytest.raises(OracleUnsupported, match="other parameters"):
+        run_oracle(replace(obs, parameters=fewer), obs.eager, torch.bfloat16, FP32)

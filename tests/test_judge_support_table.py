@@ -1,0 +1,92 @@
+"""harness.judge.support_table: every combination has a row with a source, and beliefs are judged both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.judge.support_table import CHECK, TABLE, Native, judge_support, native
+from harness.types import ARCHES, RECIPES
+
+LEVELS = ("native", "emulated", "unsupported")
+RESOLVED = tuple(arch for arch in ARCHES if arch != "host")
+
+
+def red(recipe: str, arch: str, cuda: tuple[int, int] | None, level: str, *, offered: bool = True) -> bool:
+    return bool(judge_support(recipe, arch, cuda, level, offered=offered))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("arch", RESOLVED)
+def test_every_recipe_and_architecture_has_a_row_with_a_source(recipe: str, arch: str) -> None:
+    assert len(TABLE[recipe][arch].source) > 20
+    assert set(TABLE[recipe]) == set(RESOLVED)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("arch", RESOLVED)
+def test_every_row_accepts_the_truth_and_refuses_its_opposite(recipe: str, arch: str) -> None:
+    known = native(recipe, arch, (13, 0))
+    accepted = {level for level in LEVELS if not red(recipe, arch, (13, 0), level)}
+    assert accepted == {
+        Native.YES: {"native"},
+        Native.NO: {"emulated", "unsupported"},
+        Native.MAY: set(LEVELS),
+    }[known]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arch", "cuda", "wanted"),
+    [
+        ("delayed_scaling", "cpu", None, Native.YES),
+        ("float8_current_scaling", "sm89", (12, 0), Native.NO),
+        ("float8_current_scaling", "sm89", (12, 1), Native.YES),
+        ("float8_current_scaling", "sm90", (11, 8), Native.YES),
+        ("float8_rowwise_scaling", "sm90", (12, 4), Native.YES),
+        ("float8_block_scaling", "sm89", (13, 0), Native.NO),
+        ("float8_block_scaling", "sm90", (12, 8), Native.NO),
+        ("float8_block_scaling", "sm90", (12, 9), Native.YES),
+        ("float8_block_scaling", "sm100", (13, 0), Native.MAY),
+        ("mxfp8_block_scaling", "sm90", (13, 0), Native.NO),
+        ("mxfp8_block_scaling", "sm100", (12, 8), Native.YES),
+        ("mxfp8_block_scaling", "sm100", (12, 6), Native.NO),
+        ("mxfp8_block_scaling", "sm120", (13, 0), Native.MAY),
+        ("mxfp8_block_scaling", "cpu", None, Native.NO),
+        ("nvfp4_block_scaling", "sm90", (13, 0), Native.NO),
+        ("nvfp4_block_scaling", "sm103", None, Native.YES),
+        ("nvfp4_block_scaling", "sm120", (12, 8), Native.YES),
+    ],
+)
+def test_known_answers(recipe: str, arch: str, cuda: tuple[int, int] | None, wanted: Native) -> None:
+    assert native(recipe, arch, cuda) is wanted
+
+
+def test_a_false_belief_says_what_where_and_why() -> None:
+    (finding,) = judge_support("mxfp8_block_scaling", "sm90", (13, 0), "native")
+    assert finding.check == CHECK
+    assert finding.where == "mxfp8_block_scaling on sm90, CUDA 13.0"
+    assert finding.expected.startswith("emulated or unsupported (no block-scaled matrix instructions")
+    assert finding.got == "native"
+    (finding,) = judge_support("float8_current_scaling", "cpu", None, "unsupported")
+    assert finding.where == "float8_current_scaling on cpu"
+    assert finding.expected.startswith("native (")
+
+
+def test_a_recipe_that_a_library_never_offers_may_be_unsupported_but_not_native_without_a_kernel() -> None:
+    assert red("float8_rowwise_scaling", "sm90", (13, 0), "unsupported")
+    assert not red("float8_rowwise_scaling", "sm90", (13, 0), "unsupported", offered=False)
+    assert red("float8_rowwise_scaling", "sm90", (13, 0), "emulated", offered=False)
+    assert red("nvfp4_block_scaling", "sm90", (13, 0), "native", offered=False)
+
+
+def test_the_reference_believes_what_the_table_says() -> None:
+    from harness.providers import PROVIDERS
+    from harness.registry import load
+    from harness.types import Spec
+
+    for emulate in (True, False):
+        provider = load(PROVIDERS["reference"])(emulate=emulate)
+        for recipe in RECIPES:
+            for arch in RESOLVED:
+                level = provider.supports(Spec(recipe), arch).level
+                assert judge_support(recipe, arch, None, level) == [], (recipe, arch, level)
+    load(PROVIDERS["reference"])()  # the setting is process-wide
