@@ -7,7 +7,7 @@ import functools
 import importlib
 import importlib.util
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -173,11 +173,15 @@ def after_backward(callback: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class ProfiledOp:
-    """One host-side operator call seen by the profiler. ``parent`` is the index of the enclosing call, or -1."""
+    """One host-side operator call seen by the profiler. ``parent`` is the index of the enclosing call, or -1.
+
+    ``correlation`` is the profiler's number of the call, by which device kernels name the call that launched them.
+    """
 
     name: str
     dtypes: tuple[str, ...]
     parent: int
+    correlation: int = 0
 
 
 def profiled_ops(profile: torch.profiler.profile) -> list[ProfiledOp]:
@@ -202,7 +206,7 @@ def profiled_ops(profile: torch.profiler.profile) -> list[ProfiledOp]:
             open_calls.pop()
         parent = open_calls[-1][2] if open_calls else -1
         open_calls.append((thread, end, len(calls)))
-        calls.append(ProfiledOp(event.name(), tuple(event.dtypes()), parent))
+        calls.append(ProfiledOp(event.name(), tuple(event.dtypes()), parent, event.correlation_id()))
     return calls
 
 
@@ -337,3 +341,33 @@ def fake_tensor_mode() -> contextlib.AbstractContextManager[Any]:
 
     mode: contextlib.AbstractContextManager[Any] = FakeTensorMode()
     return mode
+
+
+# --- Transformer Engine (harness/providers/te_*) --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProfiledKernel:
+    """One GPU kernel seen by the profiler. ``op`` is the index of the innermost operator call (of
+    :func:`profiled_ops`) that launched it, or -1 where the profiler doesn't know."""
+
+    name: str
+    op: int
+
+
+def profiled_kernels(profile: torch.profiler.profile, ops: Sequence[ProfiledOp]) -> list[ProfiledKernel]:
+    """Every GPU kernel of a finished profile in the order in which they began; copies and fills are left out.
+
+    ``ops`` is what :func:`profiled_ops` gives for the same profile.
+    """
+    if profile.profiler is None or profile.profiler.kineto_results is None:  # 2.11, 2.13, 2.14
+        raise RuntimeError("the profile holds no events: it was not started and stopped")
+    launchers = {op.correlation: index for index, op in enumerate(ops) if op.correlation}
+    events = [
+        event
+        for event in profile.profiler.kineto_results.events()
+        if event.device_type() == torch._C._autograd.DeviceType.CUDA
+        and not event.name().startswith(("Memcpy", "Memset", "Context Sync", "Event", "Stream"))
+    ]
+    events.sort(key=lambda event: event.start_ns())
+    return [ProfiledKernel(event.name(), launchers.get(event.linked_correlation_id(), -1)) for event in events]

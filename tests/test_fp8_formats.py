@@ -101,7 +101,10 @@ def test_e8m0_ceil(value: float, exponent: int) -> None:
     assert formats.e8m0_ceil(torch.tensor([value], dtype=torch.float32)).item() == exponent
 
 
-@pytest.mark.parametrize(("amax", "exponent"), [(448.0, 0), (511.0, 0), (512.0, 1), (0.0, -127), (1.0, -8)])
+@pytest.mark.parametrize(
+    ("amax", "exponent"),
+    [(448.0, 0), (511.0, 0), (512.0, 1), (0.0, -127), (1e-40, -127), (1.0, -8), (math.inf, 127), (math.nan, 127)],
+)
 def test_e8m0_floor(amax: float, exponent: int) -> None:
     assert formats.e8m0_floor(torch.tensor([amax]), formats.E4M3.emax).item() == exponent
 

@@ -9,9 +9,16 @@ import torch
 
 from harness import fp8
 from harness.fp8 import kernels
-from harness.fp8.kernels import cpu, dequantized, layouts
+from harness.fp8.kernels import cpu, cuda, dequantized, layouts
 from harness.fp8.quantizer import GRAD_OUTPUT, INPUT, WEIGHT, Quantized, quantize
 from harness.fp8.recipe import RECIPE_CLASSES, Recipe
+
+KERNELS = {
+    "float8_rowwise_scaling": "rowwise",
+    "float8_block_scaling": "block",
+    "mxfp8_block_scaling": "mxfp8",
+    "nvfp4_block_scaling": "nvfp4",
+}
 
 
 def operands(
@@ -25,14 +32,8 @@ def operands(
 
 
 def run(recipe: Recipe, a: Quantized, b: Quantized, out_dtype: torch.dtype) -> torch.Tensor:
-    name = {
-        "float8_rowwise_scaling": "rowwise",
-        "float8_block_scaling": "block",
-        "mxfp8_block_scaling": "mxfp8",
-        "nvfp4_block_scaling": "nvfp4",
-    }.get(recipe.name, "tensorwise")
     extra = () if a.global_scale is None else (a.global_scale, b.global_scale)
-    return getattr(kernels, name)(a.data, b.data, a.scale, b.scale, *extra, out_dtype)  # type: ignore[no-any-return]
+    return getattr(kernels, KERNELS.get(recipe.name, "tensorwise"))(a.data, b.data, a.scale, b.scale, *extra, out_dtype)  # type: ignore[no-any-return]
 
 
 def exact(a: Quantized, b: Quantized) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,6 +144,20 @@ def test_expand_rows_repeats_square_blocks() -> None:
     scale = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).to(torch.float8_e4m3fn)
     assert layouts.expand_rows(scale, 4).float().tolist() == [[1, 2], [1, 2], [3, 4], [3, 4]]
     assert layouts.expand_rows(scale, 2) is scale
+
+
+@pytest.mark.parametrize("role_b", [WEIGHT, INPUT])
+@pytest.mark.parametrize("name", sorted(RECIPE_CLASSES))
+def test_the_calls_of_cuda_kernels_pass_torchs_shape_inference(name: str, role_b: str) -> None:
+    """Names, order and kinds of the arguments, without a GPU: on the meta device. Values need a GPU (test_fp8_cuda)."""
+    recipe = RECIPE_CLASSES[name]()
+    scale = torch.tensor([2.0]) if recipe.delayed() else None
+    a, b = (quantize(torch.randn(rows, 128), role, recipe, scale) for rows, role in ((128, INPUT), (256, role_b)))
+    whole = () if a.global_scale is None else (a.global_scale, b.global_scale)
+    meta = [tensor.to("meta") for tensor in (a.data, b.data, a.scale, b.scale, *whole)]  # type: ignore[union-attr]
+    out = getattr(cuda, KERNELS.get(name, "tensorwise"))(*meta, torch.bfloat16)
+    assert out.shape == (128, 256)
+    assert out.dtype == torch.bfloat16
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

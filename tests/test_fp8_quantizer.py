@@ -9,7 +9,7 @@ import torch
 
 from harness import fp8
 from harness.fp8 import formats
-from harness.fp8.quantizer import GRAD_OUTPUT, INPUT, WEIGHT, quantize
+from harness.fp8.quantizer import GRAD_OUTPUT, INPUT, WEIGHT, element_format, quantize
 from harness.fp8.recipe import Recipe
 
 FP32_MAX = torch.finfo(torch.float32).max
@@ -192,6 +192,8 @@ def test_delayed_scaling_without_a_scale_is_refused() -> None:
 def test_an_unknown_recipe_is_refused() -> None:
     with pytest.raises(ValueError, match="no quantiser"):
         quantize(filled(16, 16), INPUT, Recipe())
+    with pytest.raises(ValueError, match="no 8-bit format"):
+        element_format(fp8.NVFP4BlockScaling(), INPUT)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])

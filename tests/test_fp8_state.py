@@ -191,6 +191,7 @@ def test_a_failed_enter_writes_nothing(arch: str, emulate: bool, recipe: Any, er
 
 def test_errors_survive_python_without_asserts_for_a_user_of_this_package_alone() -> None:
     program = """
+import sys
 import torch
 from harness.fp8 import DelayedScaling, FP8GlobalStateManager, MXFP8BlockScaling, NVFP4BlockScaling, ToyLinear, autocast
 
@@ -213,9 +214,11 @@ attempt(lambda: NVFP4BlockScaling(disable_rht=False))
 attempt(lambda: inside(MXFP8BlockScaling(), x[:16]))
 for fullgraph in (True, False):
     attempt(lambda: torch.compile(inside, backend="eager", fullgraph=fullgraph)(DelayedScaling(), x))
+print([name for name in sys.modules if name.startswith("harness") and not name.startswith("harness.fp8")])
 """
     ran = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=True)
-    lines = ran.stdout.splitlines()
+    *lines, modules = ran.stdout.splitlines()
+    assert modules == "['harness', 'harness.torch_compat']"
     assert lines[1::2] == ["0"] * 5
     wanted = ("TypeError", "ValueError", "ValueError", "InternalTorchDynamoError", "InternalTorchDynamoError")
     assert tuple(line.split(" | ")[0] for line in lines[::2]) == wanted

@@ -8,13 +8,20 @@ import pytest
 import torch
 
 from harness.data import draw
-from harness.judge.alpha import DECISIVE, Component, Shares, project, project_shares
-from harness.judge.bounds import FP32, HOPPER
-from harness.judge.formats import precision_of, round_to
+from harness.judge.alpha import DECISIVE, Alpha, Component, Shares, noise_rms, project_shares
+from harness.judge.alpha import project as project_with
+from harness.judge.bounds import FP32, HOPPER, Accumulator
+from harness.judge.formats import Precision, precision_of, round_to
 from harness.judge.oracle import quantize
 from harness.types import DATA_KINDS, Spec
 
 BF16 = precision_of(torch.bfloat16)
+
+
+def project(
+    deviation: torch.Tensor, shares: list[Component], value: torch.Tensor, precision: Precision, acc: Accumulator
+) -> list[Alpha]:
+    return project_with(deviation, shares, noise_rms(value, precision, acc))
 
 
 def product(kind: str, seed: int = 0, k: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,8 +107,15 @@ def test_a_coarser_accumulator_widens_the_interval() -> None:
 def test_shares_give_the_whole_first_and_do_not_judge_the_rest() -> None:
     exact, quantised = product("normal")
     whole, rest = quantised - exact, torch.randn(128, 128, dtype=torch.float64)
-    zero = torch.zeros_like(exact)
+    zero, noise = torch.zeros_like(exact), noise_rms(quantised, BF16, FP32)
     only = Shares(Component("all", whole), (Component("layer fprop", whole),))
-    assert [a.label for a in project_shares(zero, only, quantised, BF16, FP32)] == ["layer fprop"]
+    assert [a.label for a in project_shares(zero, only, noise)] == ["layer fprop"]
     more = Shares(Component("all", whole + rest), (Component("layer wgrad", whole),), Component("rest", rest))
-    assert [a.label for a in project_shares(zero, more, quantised, BF16, FP32)] == ["all", "layer wgrad"]
+    assert [a.label for a in project_shares(zero, more, noise)] == ["all", "layer wgrad"]
+
+
+def test_measured_noise_widens_the_interval() -> None:
+    _, quantised = product("normal")
+    quiet, loud = noise_rms(quantised, BF16, FP32), noise_rms(quantised, BF16, FP32, torch.full_like(quantised, 3.0))
+    assert loud > quiet
+    assert loud == pytest.approx(math.hypot(quiet, 3.0))

@@ -233,7 +233,7 @@ def test_a_program_that_the_oracle_cannot_build_is_not_judged() -> None:
 
 def test_an_inconsistent_observation_is_an_error_not_a_note() -> None:
     cell = axes_for()
-    with pytest.raises(ValueError, match="judging 1 steps takes a builder and as many batches, not 0"):
+    with pytest.raises(ValueError, match="judging 1 steps takes as many batches, not 0"):
         judge_numerics(replace(observe(cell), batches=()), cell)
 
 

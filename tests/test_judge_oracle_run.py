@@ -10,11 +10,14 @@ import torch
 
 from harness.judge.bounds import FP32
 from harness.judge.compare import norm
+from harness.judge.numerics import judge_numerics
 from harness.judge.oracle_engine import FPROP, ReplayEngine
 from harness.judge.oracle_provider import OracleUnsupported
-from harness.judge.oracle_run import OUTPUT, OracleRun, forward, records_of_step, run_oracle
+from harness.judge.oracle_run import OracleRun, records_of_step, run_oracle
+from harness.judge.oracle_steps import OUTPUT, forward
+from harness.program import CaseContext, Expects, Program
 from harness.types import NESTINGS, Spec
-from tests.support.judge_stub import StubProvider, axes_for, observe
+from tests.support.judge_stub import axes_for, observe
 
 
 def ran(recipe: str | Spec = "float8_current_scaling", **axes: Any) -> OracleRun:
@@ -78,63 +81,38 @@ def test_unquantised_is_the_program_without_quantisation() -> None:
 def test_nothing_quantised_has_no_shares() -> None:
     obs = observe(axes_for(nesting="sequential"))
     assert obs.eager is not None
-    provider_run = run_oracle(obs, obs.eager, torch.bfloat16, FP32)
-    bare = replace(provider_run.steps[-1], sites=[])
-    provider_run.steps = (bare,)
-    assert provider_run.shares == {}
+    run = run_oracle(obs, obs.eager, torch.bfloat16, FP32)
+    run.steps = (replace(run.steps[-1], sites=[]),)
+    assert run.shares == {}
 
 
 def test_a_weight_used_twice_has_one_component_per_use() -> None:
-    from harness.observe.run import Batches, build_program, parameters_of, run_steps
-    from harness.observe.types import Observations
-    from harness.program import Expects, Program
-    from harness.types import Evidence
-
     axes = axes_for("mxfp8_block_scaling")
-
-    def build(provider: Any) -> Program:
-        stub = isinstance(provider, StubProvider)
-        dtype = torch.bfloat16 if stub else torch.float64
-        model = torch.nn.Module()
-        model.layer = provider.linear(64, 64, bias=True, dtype=dtype, device=torch.device("cpu"))
-
-        def go(recipe: Any, x: torch.Tensor) -> torch.Tensor:
-            with provider.autocast(enabled=True, recipe=recipe):
-                return model.layer(torch.relu(model.layer(x)))  # type: ignore[operator, no-any-return]
-
-        def inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-            return (torch.randn(64, 64, generator=generator).to(dtype).requires_grad_(),)
-
-        return Program(model, go, lambda: (provider.recipe(axes.recipe),)[0:1], inputs, Expects(("mxfp8",) * 2))
-
-    def unpacked(provider: Any) -> Program:
-        program = build(provider)
-        return replace(program, forward=lambda recipes, x: program.forward(recipes[0], x))
-
-    stub = StubProvider()
-    program = build_program(unpacked, stub, axes)
-    batches = Batches(program, axes, kept=1)
-    parameters = parameters_of(program)
-    run = run_steps(program, batches, stub.records, program.forward, lambda phase: None, ("eager", "eager"))
-    obs = Observations(
-        Evidence.EMULATED,
-        "cpu",
-        rebuild=lambda p: build_program(unpacked, p, axes),
-        parameters=parameters,
-        batches=batches.drawn(),
-        eager=run,
-    )
-    oracle = run_oracle(obs, run, torch.bfloat16, FP32)
-    assert [c.label for c in oracle.shares["layer.weight"].direct] == [
-        "layer wgrad of use 1",
-        "layer wgrad of use 2",
-    ]
-    from harness.judge.numerics import judge_numerics
-
-    verdict = judge_numerics(obs, axes)
-    assert verdict.findings == ()
+    obs = observe(axes, case=layer_twice)
+    assert obs.eager is not None
+    oracle = run_oracle(obs, obs.eager, torch.bfloat16, FP32)
+    labels = [c.label for c in oracle.shares["layer.weight"].direct]
+    assert labels == ["layer wgrad of use 1", "layer wgrad of use 2"]
     assert not oracle.steps[0].left_over
-    assert all(not p.mismatches for p in oracle.steps[0].products)
+    assert all(not product.mismatches for product in oracle.steps[0].products)
+    assert judge_numerics(obs, axes).findings == ()
+
+
+def layer_twice(ctx: CaseContext) -> Program:
+    """One layer, used twice with a relu in between."""
+    model = torch.nn.Module()
+    layer = ctx.provider.linear(64, 64, bias=True, dtype=ctx.dtype, device=ctx.device)
+    model.add_module("layer", layer)
+
+    def forward(recipes: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
+        with ctx.provider.autocast(enabled=True, recipe=recipes[0]):
+            return layer(torch.relu(layer(x)))  # type: ignore[no-any-return]
+
+    def inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return (torch.randn(64, 64, generator=generator).to(ctx.dtype).requires_grad_(),)
+
+    recipe = ctx.axes.recipe
+    return Program(model, forward, lambda: (ctx.provider.recipe(recipe),), inputs, Expects((recipe.label,) * 2))
 
 
 def test_records_are_dealt_to_their_steps() -> None:

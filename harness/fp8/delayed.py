@@ -39,7 +39,7 @@ def refuse_under_compile(recipe: Recipe) -> None:
     """Refuse delayed scaling while torch.compile traces.
 
     It reaches the user on each call and in both fullgraph modes (see ``tracing``);
-    ``torch._dynamo.config.suppress_errors`` would hide it.
+    Dynamo's ``suppress_errors`` would hide it.
 
     Raises:
         DelayedScalingUnderCompileError: in the chain of what torch.compile raises.

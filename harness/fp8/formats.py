@@ -63,11 +63,13 @@ def e8m0_ceil(quotient: torch.Tensor) -> torch.Tensor:
 
 
 def e8m0_floor(amax: torch.Tensor, emax: int) -> torch.Tensor:
-    """Exponent floor(log2 amax) - emax (int32) of float32 ``amax``, clamped to [-127, 127] (OCP MX v1.0, section
-    6.3).
+    """Exponent floor(log2 amax) - emax (int32) of float32 ``amax``, clamped to [-127, 127].
+
+    NaN and infinity give 127. Source: OCP MX v1.0, section 6.3.
     """
-    exponent = (amax.view(torch.int32) & 0x7F800000) >> 23
-    return (exponent - E8M0_BIAS - emax).clamp(-E8M0_BIAS, E8M0_BIAS)
+    biased = (amax.view(torch.int32) & 0x7F800000) >> 23
+    exponent = (biased - E8M0_BIAS - emax).clamp(-E8M0_BIAS, E8M0_BIAS)
+    return torch.where(biased == 255, torch.full_like(exponent, E8M0_BIAS), exponent)
 
 
 def e8m0_tensor(exponent: torch.Tensor) -> torch.Tensor:

@@ -10,11 +10,12 @@ from torch.nn import functional
 
 import harness.fp8.ops  # noqa: F401 - defines torch.ops.fp8ref
 from harness import torch_compat
-from harness.fp8 import delayed, shapes
+from harness.fp8 import delayed, shapes, weight_cache
 from harness.fp8.delayed import BACKWARD, FORWARD, DelayedTensors
 from harness.fp8.key import RecipeKey
 from harness.fp8.recipe import DelayedScaling, Recipe
 from harness.fp8.state import FP8GlobalStateManager
+from harness.fp8.weight_cache import WeightCache
 
 
 class ToyLinear(torch.nn.Module):
@@ -40,6 +41,7 @@ class ToyLinear(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.empty(out_features, in_features, dtype=dtype, device=device))
         self.bias = torch.nn.Parameter(torch.empty(out_features, dtype=dtype, device=device)) if bias else None
         self.delayed: DelayedTensors | None = None
+        self.weight_cache: WeightCache | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -53,12 +55,33 @@ class ToyLinear(torch.nn.Module):
         """What ``repr`` shows."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x (..., in_features) to (..., out_features).
+    def prepare_weight_cache(self, recipe: Recipe) -> WeightCache:
+        """Make the tensors that ``is_first_microbatch`` keeps the quantised weight in.
+
+        Eager calls do it themselves; compiled ones can't, so call it before compiling.
 
         Raises:
-            ValueError: a dimension that the recipe's kernels can't take, or an input of another dtype than the
-            weight's. DelayedScalingUnderCompileError: delayed scaling while torch.compile traces.
+            ValueError: delayed scaling.
+        """
+        if recipe.delayed():
+            weight_cache.refuse_delayed_scaling()
+        cache = self.weight_cache
+        if cache is None or not cache.fits(recipe, self.weight):
+            cache = self.weight_cache = WeightCache(recipe, self.weight)
+        FP8GlobalStateManager.get_skip_fp8_weight_update_tensor(self.weight.device)
+        return cache
+
+    def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
+        """x (..., in_features) to (..., out_features).
+
+        ``is_first_microbatch``: None quantises the weight on each call; True quantises it and keeps it, False uses the
+        kept one. In a region with ``_graph=True`` the skip tensor of the global state decides between the two.
+
+        Raises:
+            ValueError: a dimension that the recipe's kernels can't take, an input of another dtype than the weight's,
+                or ``is_first_microbatch`` under delayed scaling.
+            DelayedScalingUnderCompileError: delayed scaling while torch.compile traces.
+            RuntimeError: ``is_first_microbatch`` while torch.compile traces, and nothing is kept for the recipe.
         """
         state = FP8GlobalStateManager.quantization_state
         if not state.fp8_enabled:
@@ -69,12 +92,24 @@ class ToyLinear(torch.nn.Module):
         delayed.refuse_under_compile(recipe)
         flat = x.reshape(-1, x.shape[-1])
         shapes.check(recipe, flat, self.weight)
-        if recipe.delayed():
+        if is_first_microbatch is not None:
+            y = self._forward_cached(flat, recipe, is_first_microbatch)
+        elif recipe.delayed():
             y = self._forward_delayed(flat, recipe)
         else:
             y = torch.ops.fp8ref.linear(flat, self.weight, None, None, RecipeKey(recipe.key))
         y = y.reshape(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias
+
+    def _forward_cached(self, flat: torch.Tensor, recipe: Recipe, is_first_microbatch: bool) -> torch.Tensor:
+        cache = self.weight_cache
+        if cache is None or not cache.fits(recipe, self.weight):
+            if torch.compiler.is_compiling():
+                weight_cache.refuse_to_allocate()
+            cache = self.prepare_weight_cache(recipe)
+        capturing = FP8GlobalStateManager.fp8_graph_capturing()
+        skip = FP8GlobalStateManager.get_skip_fp8_weight_update_tensor(self.weight.device) if capturing else None
+        return weight_cache.linear(cache, flat, self.weight, recipe, is_first_microbatch or capturing, skip)
 
     def _calibrate(self, x: torch.Tensor) -> None:
         """Record amaxes for delayed scaling without quantising; other recipes have nothing to calibrate."""

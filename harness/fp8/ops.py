@@ -20,8 +20,8 @@ from harness.fp8.recipe import Recipe, recipe_from_key
 
 NAMESPACE = "fp8ref"
 
-_LIBRARY = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
-_TAGS = (torch.Tag.pt2_compliant_tag,)
+LIBRARY = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+TAGS = (torch.Tag.pt2_compliant_tag,)
 
 _KEY = f"{RECIPE_KEY_TYPE} key"
 _SCALES = "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b"
@@ -36,7 +36,7 @@ _SCHEMAS = (
     f"product_nvfp4({_SCALES}, Tensor global_a, Tensor global_b, ScalarType out_dtype) -> Tensor",
 )
 for _schema in _SCHEMAS:
-    _LIBRARY.define(_schema, tags=_TAGS)  # type: ignore[no-untyped-call]
+    LIBRARY.define(_schema, tags=TAGS)  # type: ignore[no-untyped-call]
 
 # Recipe name -> the operator that multiplies its operands.
 PRODUCT_OPS = {
@@ -150,17 +150,18 @@ def _linear_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
     return grad_x, grad_weight, None, None, None
 
 
-def _install(name: str, implementation: Any, fake: Any) -> None:
-    _LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+def install(name: str, implementation: Any, fake: Any) -> None:
+    """Give a defined operator its implementation for every device, and its shapes for tracing."""
+    LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
 
 
-_install("linear", _linear, _fake_linear)
-_install("dgrad", _dgrad, _fake_dgrad)
-_install("wgrad", _wgrad, _fake_wgrad)
-_install("product_tensorwise", kernels.tensorwise, _fake_product)
-_install("product_rowwise", kernels.rowwise, _fake_product)
-_install("product_block", kernels.block, _fake_product)
-_install("product_mxfp8", kernels.mxfp8, _fake_product)
-_install("product_nvfp4", kernels.nvfp4, _fake_product)
-torch.library.register_autograd(f"{NAMESPACE}::linear", _linear_backward, setup_context=_setup_linear, lib=_LIBRARY)
+install("linear", _linear, _fake_linear)
+install("dgrad", _dgrad, _fake_dgrad)
+install("wgrad", _wgrad, _fake_wgrad)
+install("product_tensorwise", kernels.tensorwise, _fake_product)
+install("product_rowwise", kernels.rowwise, _fake_product)
+install("product_block", kernels.block, _fake_product)
+install("product_mxfp8", kernels.mxfp8, _fake_product)
+install("product_nvfp4", kernels.nvfp4, _fake_product)
+torch.library.register_autograd(f"{NAMESPACE}::linear", _linear_backward, setup_context=_setup_linear, lib=LIBRARY)

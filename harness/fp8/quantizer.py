@@ -25,6 +25,9 @@ from harness.fp8.recipe import (
 
 INPUT, WEIGHT, GRAD_OUTPUT = "input", "weight", "grad_output"
 
+# Recipes with float32 scales from the very tensor.
+_SELF_SCALED = (Float8CurrentScaling, Float8RowwiseScaling, Float8BlockScaling)
+
 
 @dataclass(frozen=True)
 class Quantized:
@@ -57,7 +60,7 @@ def quantize(source: torch.Tensor, role: str, recipe: Recipe, scale: torch.Tenso
         if scale is None:
             raise ValueError("delayed scaling quantises with a scale of an earlier step, none was given")
         return _scaled(source, role, element_format(recipe, role), _whole(source), scale.reshape(1, 1))
-    if isinstance(recipe, (Float8CurrentScaling, Float8RowwiseScaling, Float8BlockScaling)):
+    if isinstance(recipe, _SELF_SCALED):
         return _quantize_fp8(source, role, recipe)
     if isinstance(recipe, MXFP8BlockScaling):
         return _quantize_mxfp8(source, role, recipe)
@@ -67,10 +70,14 @@ def quantize(source: torch.Tensor, role: str, recipe: Recipe, scale: torch.Tenso
 
 
 def element_format(recipe: Recipe, role: str) -> ElementFormat:
-    """The 8-bit format that ``recipe`` gives to ``role``."""
-    fp8_format = recipe.fp8_format  # type: ignore[attr-defined]
-    chosen: ElementFormat = fp8_format.backward if role == GRAD_OUTPUT else fp8_format.forward
-    return chosen
+    """The 8-bit format that ``recipe`` gives to ``role``.
+
+    Raises:
+        ValueError: the recipe has no 8-bit format.
+    """
+    if not isinstance(recipe, (DelayedScaling, *_SELF_SCALED, MXFP8BlockScaling)):
+        raise ValueError(f"no 8-bit format in recipe {recipe!r}")
+    return recipe.fp8_format.backward if role == GRAD_OUTPUT else recipe.fp8_format.forward
 
 
 def block_shape(recipe: Recipe, role: str, source: torch.Tensor) -> tuple[int, int]:
@@ -121,13 +128,15 @@ def _whole(source: torch.Tensor) -> tuple[int, int]:
     return (source.shape[0], source.shape[1])
 
 
-def _quantize_fp8(source: torch.Tensor, role: str, recipe: Recipe) -> Quantized:
+def _quantize_fp8(
+    source: torch.Tensor, role: str, recipe: Float8CurrentScaling | Float8RowwiseScaling | Float8BlockScaling
+) -> Quantized:
     """Current, rowwise and block scaling: one float32 scale per block, the block's shape is all that differs."""
     target = element_format(recipe, role)
     block = block_shape(recipe, role, source)
-    epsilon: float = recipe.amax_epsilon  # type: ignore[attr-defined]
-    power_of_2 = not recipe.use_f32_scales if isinstance(recipe, Float8BlockScaling) else recipe.power_2_scale  # type: ignore[attr-defined]
-    scale = encode_scale(block_amax(source, block), target.max, epsilon=epsilon, power_of_2=power_of_2)
+    power_of_2 = not recipe.use_f32_scales if isinstance(recipe, Float8BlockScaling) else recipe.power_2_scale
+    amax = block_amax(source, block)
+    scale = encode_scale(amax, target.max, epsilon=recipe.amax_epsilon, power_of_2=power_of_2)
     return _scaled(source, role, target, block, scale)
 
 

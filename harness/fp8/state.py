@@ -109,7 +109,8 @@ class FP8GlobalStateManager:
 
     @classmethod
     def autocast_exit(cls, enabled: bool, _graph: bool) -> None:
-        """Close a region whose outer state has been put back by :meth:`set_autocast_state`.
+        """Close a region whose outer state has been put back by :meth:`set_autocast_state`; ``enabled`` is what it was
+        opened with (kept for callers of Transformer Engine's method, nothing depends on it).
 
         Leaving the outermost region updates the scales of the delayed-scaling modules that ran in it.
         """

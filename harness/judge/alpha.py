@@ -76,34 +76,33 @@ class Alpha:
         return abs(self.alpha - 1.0) <= self.bound
 
 
-def noise_rms(value: torch.Tensor, precision: Precision, accumulator: Accumulator, independent: int) -> float:
-    """Rms, as seen by a projection, of what separates two correct results, in units of the result.
+def noise_rms(
+    value: torch.Tensor, precision: Precision, accumulator: Accumulator, noise: torch.Tensor | None = None
+) -> float:
+    """Rms, as seen by a projection, of what separates two correct results of which one is ``value`` (the oracle's).
 
-    Rounding differences are independent from element to element. Accumulation errors may be common to a row or column
-    (a truncating accumulator biases a large sum), so only ``independent`` of the elements count as independent: the
-    shorter side of the result; their rms is taken as the accumulator's spread.
+    Rounding differences are independent from element to element, and so is ``noise``, the size of further rounding
+    noise where it was measured. Accumulation errors may be common to a row or column (a truncating accumulator biases a
+    large sum), so only as many elements count as independent as the shorter side of the result has; their rms is taken
+    as half of the accumulator's spread.
     """
     count = max(value.numel(), 1)
+    independent = min(value.reshape(-1, value.shape[-1]).shape) if value.dim() else 1
     rms = norm(value) / math.sqrt(count)
     rounding = ROUNDINGS * precision.unit * rms * math.sqrt(2.0 / 3.0)
-    accumulation = accumulator.spread / 4 * rms * math.sqrt(count / max(independent, 1))
-    return math.hypot(rounding, accumulation)
+    accumulation = accumulator.spread / 2 * rms * math.sqrt(count / max(independent, 1))
+    measured = 0.0 if noise is None else norm(noise) / math.sqrt(count)
+    return math.hypot(rounding, accumulation, measured)
 
 
-def project(
-    deviation: torch.Tensor,
-    components: Sequence[Component],
-    value: torch.Tensor,
-    precision: Precision,
-    accumulator: Accumulator,
-) -> list[Alpha]:
+def project(deviation: torch.Tensor, components: Sequence[Component], noise: float) -> list[Alpha]:
     """alpha of each component by least squares on all of them; components without any share are left out.
 
     The bound on |alpha_i - 1| is ``SIGMAS`` standard errors of the coefficient, sqrt((G^-1)_ii) * noise with
     G = <D_i, D_j> (the ordinary least-squares formula), and never above one half.
 
     Args:
-        deviation: y - Q, float64. ``value``: Q, which sets the size of rounding noise.
+        deviation: y - Q, float64. ``noise``: rms of what may separate two correct results, from :func:`noise_rms`.
     """
     present = [c for c in components if norm(c.share) > 0]
     if not present:
@@ -114,8 +113,6 @@ def project(
     gram = unit @ unit.t()
     inverse = torch.linalg.pinv(gram, hermitian=True) if len(present) > 1 else torch.ones_like(gram)
     coefficients = (inverse @ (unit @ deviation.reshape(-1))) / scales
-    independent = min(value.reshape(-1, value.shape[-1]).shape) if value.dim() else 1
-    noise = noise_rms(value, precision, accumulator, independent)
     errors = inverse.diagonal().clamp_min(0).sqrt() / scales
     return [
         Alpha(c.label, 1.0 + float(coefficient), min(DECISIVE, SIGMAS * noise * float(error)))
@@ -123,13 +120,10 @@ def project(
     ]
 
 
-def project_shares(
-    deviation: torch.Tensor, shares: Shares, value: torch.Tensor, precision: Precision, accumulator: Accumulator
-) -> list[Alpha]:
+def project_shares(deviation: torch.Tensor, shares: Shares, noise: float) -> list[Alpha]:
     """alpha of the whole first, then of each direct product; one only where the whole is one product."""
     if len(shares.direct) == 1 and shares.rest is None:
-        return project(deviation, shares.direct, value, precision, accumulator)
+        return project(deviation, shares.direct, noise)
     together = [*shares.direct, *([shares.rest] if shares.rest is not None else [])]
-    whole = project(deviation, [shares.whole], value, precision, accumulator)
-    parts = project(deviation, together, value, precision, accumulator)
+    whole, parts = project(deviation, [shares.whole], noise), project(deviation, together, noise)
     return whole + [alpha for alpha in parts if shares.rest is None or alpha.label != shares.rest.label]

@@ -128,8 +128,14 @@ def accumulation_bound(
 OWN_UNITS = 8.0
 SIZE_UNITS = 4.0
 
+# Measured noise (harness.judge.oracle_noise) is a typical size, from one sample; the largest of many elements may be
+# this many times as large.
+NOISE_UNITS = 8.0
 
-def admissible_difference(value: torch.Tensor, precision: Precision, accumulator: Accumulator) -> torch.Tensor:
+
+def admissible_difference(
+    value: torch.Tensor, precision: Precision, accumulator: Accumulator, noise: torch.Tensor | None = None
+) -> torch.Tensor:
     """How far a correct program's tensor may be from the oracle's ``value``, elementwise, given equal FP8 operands.
 
     Covers what separates one tensor of a program from the FP8 products it is made of: their accumulation, their
@@ -137,12 +143,14 @@ def admissible_difference(value: torch.Tensor, precision: Precision, accumulator
     covers no change of an FP8 code: the oracle quantises the provider's own operands once they are within this bound,
     so that a rounding that falls the other way in one layer doesn't reach the next as quantisation noise.
 
-    ``value``: float64, any shape; the last axis is a row.
+    ``value``: float64, any shape; the last axis is a row. ``noise``: typical size, elementwise, of the rounding noise
+    of operations that are more than a few elementwise ones; None where it wasn't measured.
     """
     flat = value.reshape(-1, value.shape[-1]) if value.dim() > 1 else value.reshape(1, -1)
     factor = SIZE_UNITS * (precision.unit + accumulator.spread)
     bound = OWN_UNITS * precision.unit * flat.abs() + factor * typical_size(flat)
-    return (bound + 2 * OWN_UNITS * precision.half_tiny).reshape(value.shape)
+    bound = (bound + 2 * OWN_UNITS * precision.half_tiny).reshape(value.shape)
+    return bound if noise is None else bound + NOISE_UNITS * noise
 
 
 def typical_size(flat: torch.Tensor) -> torch.Tensor:

@@ -68,11 +68,6 @@ class Format:
             return sign * math.ldexp(mantissa, self.emin - self.mantissa_bits)
         return sign * math.ldexp((1 << self.mantissa_bits) + mantissa, exponent - self.bias - self.mantissa_bits)
 
-    @property
-    def mean_steps(self) -> float:
-        """Mean of |value| / spacing for values spread evenly in log scale over a binade: 2^m / ln 2."""
-        return (1 << self.mantissa_bits) / math.log(2.0)
-
 
 E4M3 = Format("e4m3", 4, 3, 7, max_code=0x7E, nan_code=0x7F, first_special=0x7F)
 E5M2 = Format("e5m2", 5, 2, 15, max_code=0x7B, nan_code=0x7F, first_special=0x7C)

@@ -69,7 +69,7 @@ def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     applied = applicable(bench)
     for name in applied:
         findings += shorten(CHECKS[name](bench))
-    notes = []
+    notes = list(bench.notes)
     if bench.nondeterministic:
         notes.append(f"nondeterministic: {', '.join(sorted(bench.nondeterministic))} differ between two eager runs")
     if "numerics.alpha" in applied and undecided(bench):
@@ -111,7 +111,7 @@ def summarise(bench: Bench, applied: Sequence[str]) -> dict[str, Any]:
     for name, value in seen.items():
         if name in own and value.shape == own[name].shape:
             error = (value.to(torch.float64) - own[name]).abs()
-            worst = within(error, bench.allowed(own[name]))
+            worst = within(error, bench.allowed(view, len(view.oracle.steps) - 1, name))
             tensors[name] = {"max_error": worst.value, "bound": worst.bound, "ratio": worst.ratio}
             if projections.get(name):
                 bare = view.oracle.unquantised[name]

@@ -9,12 +9,14 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from harness.judge.alpha import Alpha, project_shares
+from harness.judge.alpha import Alpha, noise_rms, project_shares
 from harness.judge.bounds import Accumulator, accumulator_of, admissible_difference
-from harness.judge.compare import same_bits
+from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
-from harness.judge.oracle_run import OUTPUT, OracleRun, OracleStep, records_of_step, run_oracle
+from harness.judge.oracle_noise import Noise
+from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_of_step, run_oracle
 from harness.judge.oracle_sites import ProductRun
+from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import Observations, RunSeen, StepTensors
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Axes
@@ -108,6 +110,7 @@ class Bench:
     raw: Observations
     axes: Axes
     margins: dict[str, Margin] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _allowed: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
     @functools.cached_property
@@ -131,16 +134,45 @@ class Bench:
     def views(self) -> tuple[View, ...]:
         """The runs that executed, eager first.
 
+        Where a run is not within the tight bounds, the noise of the program's high-precision operations is measured; a
+        program that has any is then judged with it.
+
         Raises:
             OracleUnsupported: the oracle can't run the program.
         """
+        views = self._views(())
+        if self._explained(views):
+            return views
+        noises = self._noises()
+        return views if all(noise.silent for noise in noises) else self._views(noises)
+
+    def _noises(self) -> Sequence[Noise]:
+        run = self.obs.eager or self.obs.compiled
+        if run is None:
+            return ()
+        try:
+            return noises_of(self.obs, run, self.dtype)
+        except RuntimeError as error:  # torch refuses to mix dtypes: the program has float64 constants of its own
+            self.notes.append(f"noise of high-precision operations not measured: {error}")
+            return ()
+
+    def _views(self, noises: Sequence[Noise]) -> tuple[View, ...]:
         views: list[View] = []
         if self.obs.eager is not None:
-            views.append(self._own_view("eager", self.obs.eager))
+            views.append(self._own_view("eager", self.obs.eager, noises))
         if self.obs.compiled is not None:
             shared = share_view(views[0], self.obs.compiled) if views else None
-            views.append(shared or self._own_view("compiled", self.obs.compiled))
+            views.append(shared or self._own_view("compiled", self.obs.compiled, noises))
         return tuple(views)
+
+    def _explained(self, views: Sequence[View]) -> bool:
+        """True when every tensor, inside and out, is within the tight bounds."""
+        if any(product.mismatches for view in views for step in view.oracle.steps for product in step.products):
+            return False
+        return all(
+            seen.shape == own.shape and within((seen.to(own) - own).abs(), self.allowed(view, step, name)).ok
+            for view, step, name, seen, own in fresh_tensors(views)
+        )
 
     def prepare(self) -> None:
         """Run the oracle now.
@@ -150,8 +182,8 @@ class Bench:
         """
         self.views  # noqa: B018  (a cached property: this fills it)
 
-    def _own_view(self, name: str, run: RunSeen) -> View:
-        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator)
+    def _own_view(self, name: str, run: RunSeen, noises: Sequence[Noise]) -> View:
+        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator, noises)
         pairs = tuple(
             Pair(index, product, product.record)
             for index, step in enumerate(oracle.steps)
@@ -160,11 +192,14 @@ class Bench:
         )
         return View(name, run, oracle, pairs)
 
-    def allowed(self, own: torch.Tensor) -> torch.Tensor:
-        """How far a correct program's tensor may be from the oracle's ``own``; computed once for each tensor."""
+    def allowed(self, view: View, step: int, name: str) -> torch.Tensor:
+        """How far a correct program's tensor may be from the oracle's; computed once for each tensor."""
+        at = view.oracle.steps[step]
+        own = tensors_of(at)[name]
         key = id(own)  # the tensor is kept beside its bound, so that the id stays its own
         if key not in self._allowed:
-            self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator))
+            noise = at.noise.tensors.get(name)
+            self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator, noise))
         return self._allowed[key][1]
 
     @property
@@ -181,7 +216,9 @@ class Bench:
         for name, shares in view.oracle.shares.items():
             if name in seen and seen[name].shape == own[name].shape:
                 deviation = seen[name].to(torch.float64) - own[name]
-                found[name] = project_shares(deviation, shares, own[name], self.precision, self.accumulator)
+                noise = view.oracle.steps[-1].noise.tensors.get(name)
+                size = noise_rms(own[name], self.precision, self.accumulator, noise)
+                found[name] = project_shares(deviation, shares, size)
         return found
 
     @functools.cached_property
@@ -196,22 +233,30 @@ class Bench:
             names |= {n for n, t in tensors_of(one).items() if n not in others or not same_bits(t, others[n])}
         return frozenset(names)
 
-    def fresh_tensors(self) -> Iterator[tuple[View, int, str, torch.Tensor, torch.Tensor]]:
-        """(view, step, name, seen, oracle's) of every judged tensor, bit-equal repetitions in later views left out."""
-        known: dict[tuple[int, str], torch.Tensor] = {}
-        for view in self.views:
-            for index, seen, own in view.steps():
-                wanted = tensors_of(own)
-                for name, tensor in tensors_of(seen).items():
-                    before = known.setdefault((index, name), tensor)
-                    repeated = before is not tensor and view.shared and same_bits(before, tensor)
-                    if name in wanted and not repeated:
-                        yield view, index, name, tensor, wanted[name]
+    def fresh_tensors(self) -> Iterator[Judged]:
+        """Every judged tensor, bit-equal repetitions in later views left out."""
+        return fresh_tensors(self.views)
 
     def meet(self, check: str, ratio: float, where: str) -> None:
         """Remember the largest value / bound of a check."""
         if check not in self.margins or not ratio <= self.margins[check].ratio:
             self.margins[check] = Margin(ratio, where)
+
+
+Judged = tuple[View, int, str, torch.Tensor, torch.Tensor]  # view, step, name, the run's tensor, the oracle's
+
+
+def fresh_tensors(views: Sequence[View]) -> Iterator[Judged]:
+    """Tensors of all views, those left out that an earlier view has bit for bit beside the same oracle run."""
+    known: dict[tuple[int, str], torch.Tensor] = {}
+    for view in views:
+        for index, seen, own in view.steps():
+            wanted = tensors_of(own)
+            for name, tensor in tensors_of(seen).items():
+                before = known.setdefault((index, name), tensor)
+                repeated = before is not tensor and view.shared and same_bits(before, tensor)
+                if name in wanted and not repeated:
+                    yield view, index, name, tensor, wanted[name]
 
 
 def _keyed(run: RunSeen, step: int) -> dict[tuple[str, str, int], TapRecord]:

@@ -96,7 +96,6 @@ class OracleOperand:
     """One operand quantised by the oracle; fields as in ``harness.providers.protocol.Operand``.
 
     ``source``, ``scale`` and ``global_scale`` are float64 tensors that hold values of narrower types exactly.
-    ``amax``: largest magnitude of ``source``, what delayed scaling records.
     """
 
     role: str
@@ -111,10 +110,6 @@ class OracleOperand:
     def values(self) -> torch.Tensor:
         """The float64 values that the codes stand for, (rows, reduced)."""
         return decode(self.codes, self.scale, FORMATS[self.format], self.block, self.global_scale)
-
-    @functools.cached_property
-    def amax(self) -> float:
-        return float(self.source.abs().amax().item()) if self.source.numel() else 0.0
 
 
 def decode(

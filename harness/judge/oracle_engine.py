@@ -6,7 +6,7 @@ and rounded once to the program's dtype; a bias is added after that and rounded 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from harness.types import Spec
 FPROP, DGRAD, WGRAD, BGRAD = "fprop", "dgrad", "wgrad", "bgrad"  # bgrad, the bias gradient, is no FP8 product
 
 Forwarded = tuple[torch.Tensor, int]  # a linear's result, and the index of its site
+OperandNoise = Mapping[tuple[int, str], torch.Tensor]  # (site, "input" or "grad_output") -> size, natural orientation
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,15 @@ class RunEngine:
     accumulator: Accumulator = FP32
     quantise: bool = True
     hints: Hints | None = None
+    noise: OperandNoise = field(default_factory=dict)
     memories: Memories = field(default_factory=Memories)
     sites: list[Site] = field(default_factory=list)
     trace: list[TraceEntry] = field(default_factory=list)
     recomputed: list[int] = field(default_factory=list)
 
-    def begin(self, hints: Hints | None) -> None:
+    def begin(self, hints: Hints | None, noise: OperandNoise) -> None:
         """A new step."""
-        self.hints = hints
+        self.hints, self.noise = hints, noise
         self.sites, self.trace, self.recomputed = [], [], []
 
     def fprop(self, call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> Forwarded:
@@ -168,11 +170,13 @@ class RunEngine:
         mismatches: list[Mismatch],
     ) -> OracleOperand:
         role, source = own[0], own[1].contiguous()
+        natural = product == FPROP or (product == DGRAD and role == "grad_output")
         if seen is not None and role != "weight":  # a weight is a parameter: known exactly, never hinted
-            source, mismatch = resolve(source, seen, self.precision, self.accumulator)
+            noise = self.noise.get((site.index, role))
+            noise = noise if natural or noise is None else noise.t()
+            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise)
             if mismatch is not None:
                 mismatches.append(mismatch)
-        natural = product == FPROP or (product == DGRAD and role == "grad_output")
         base = site.operands.get(role)
         if not natural and base is not None and _own_transpose(recipe, base) and torch.equal(base.source.t(), source):
             return transposed(base, role)

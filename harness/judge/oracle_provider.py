@@ -17,8 +17,9 @@ import torch
 from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import precision_of
 from harness.judge.oracle import settings
-from harness.judge.oracle_engine import Call, Engine, RunEngine
+from harness.judge.oracle_engine import Call, Engine, OperandNoise, RunEngine
 from harness.judge.oracle_sites import Hints, TraceEntry
+from harness.providers.protocol import Autocast
 from harness.types import Spec
 
 MODES = ("quantised", "exact")
@@ -54,8 +55,9 @@ class OracleLinear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         flat = x.to(torch.float64).reshape(-1, x.shape[-1])
-        y: torch.Tensor = _Linear.apply(flat, self.weight, self.bias, self.provider, self.layer)  # type: ignore[no-untyped-call]
-        return y.reshape(*x.shape[:-1], y.shape[-1])
+        w, b = self.weight.to(torch.float64), None if self.bias is None else self.bias.to(torch.float64)
+        y: torch.Tensor = _Linear.apply(flat, w, b, self.provider, self.layer)  # type: ignore[no-untyped-call]
+        return y.reshape(*x.shape[:-1], y.shape[-1]).to(x.dtype)
 
 
 class _Linear(torch.autograd.Function):
@@ -107,7 +109,7 @@ class OracleProvider:
         self._in_backward = False
 
     @property
-    def autocast(self) -> Any:
+    def autocast(self) -> Autocast:
         """``autocast(enabled=..., recipe=...)``, a context manager as in Transformer Engine."""
         return self._autocast
 
@@ -150,11 +152,12 @@ class OracleProvider:
             if isinstance(module, OracleLinear) and module.provider is self:
                 self._names[module.layer] = name
 
-    def begin_step(self, hints: Hints | None = None) -> None:
-        """A new step; ``hints`` are the tap's records of the same step of the judged run."""
+    def begin_step(self, hints: Hints | None = None, noise: OperandNoise | None = None) -> None:
+        """A new step; ``hints`` are the tap's records of the same step of the judged run, ``noise`` how far beyond the
+        usual their sources may be from the oracle's tensors (harness.judge.oracle_noise)."""
         self._regions.clear()
         self.engine = self.run
-        self.run.begin(hints)
+        self.run.begin(hints, noise or {})
 
     @contextmanager
     def backward_pass(self) -> Iterator[None]:

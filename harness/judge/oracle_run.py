@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from harness.judge.alpha import Component, Shares
 from harness.judge.bounds import Accumulator
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD, ReplayEngine
+from harness.judge.oracle_noise import Noise, measure_noise
 from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
 from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
+from harness.judge.oracle_steps import OUTPUT, Live, backward, forward, load_parameters
 from harness.observe.types import Batch, Observations, RunSeen
 from harness.program import Program
 from harness.providers.protocol import TapRecord
-
-OUTPUT = "output"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class OracleStep:
     """One step on the oracle. ``grads`` are named as in StepTensors; all tensors float64.
 
     ``left_over``: tap records of this step that no FP8 product of the program asked for; ``unknown``: records whose
-    weight belongs to no layer.
+    weight belongs to no layer. ``noise``: of the program's high-precision operations, where it was measured.
     """
 
     output: torch.Tensor
@@ -34,6 +34,7 @@ class OracleStep:
     trace: tuple[TraceEntry, ...]
     left_over: Sequence[TapRecord] = ()
     unknown: Sequence[TapRecord] = ()
+    noise: Noise = field(default_factory=Noise)
 
     @property
     def products(self) -> list[ProductRun]:
@@ -53,7 +54,7 @@ class OracleRun:
     program: Program
     batches: Sequence[Batch]
     steps: tuple[OracleStep, ...]
-    _live: _Live
+    _live: Live
 
     @functools.cached_property
     def shares(self) -> Mapping[str, Shares]:
@@ -67,7 +68,7 @@ class OracleRun:
         for name, grad in step.grads.items():
             whole = Component("all", grad - bare_grads[name])
             if name in self._live.inputs:
-                shares[name] = Shares(whole, self._input_shares(step, name, whole))
+                shares[name] = Shares(whole, self._input_shares(step, name))
             elif name.rpartition(".")[2] == "weight":
                 own = self._weight_shares(step, name.rpartition(".")[0])
                 if own:
@@ -85,7 +86,7 @@ class OracleRun:
     def _replay(self, removed: set[tuple[int, str]]) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         with self.provider.replaying(ReplayEngine(self.provider.run, removed)):
             live = forward(self.program, self.batches[-1], self._live.wanted)
-            return live.output.detach(), backward(self.provider, live, self.batches[-1], notify=False)
+            return live.output.detach(), backward(self.provider, live, self.batches[-1])
 
     def _output_shares(self, step: OracleStep, bare: torch.Tensor) -> tuple[Component, ...]:
         forwards = [p for p in step.products if p.product == FPROP]
@@ -98,21 +99,15 @@ class OracleRun:
             components.append(Component(product.label, step.output - live.output))
         return tuple(components)
 
-    def _input_shares(self, step: OracleStep, name: str, whole: Component) -> tuple[Component, ...]:
-        dgrads = [p for p in step.products if p.product == DGRAD]
-        if len(dgrads) == 1 and len(self._live.inputs) == 1 and self._linear_in_input():
-            return (Component(dgrads[0].label, whole.share),)
+    def _input_shares(self, step: OracleStep, name: str) -> tuple[Component, ...]:
         components = []
-        for product in dgrads:
+        for product in [p for p in step.products if p.product == DGRAD]:
             engine = ReplayEngine(self.provider.run, {(product.site, DGRAD)}, weights=False)
             with self.provider.replaying(engine):
                 (grad,) = self._gradients([self._live.inputs[name]])
             if grad is not None:
                 components.append(Component(product.label, step.grads[name] - grad))
         return tuple(components)
-
-    def _linear_in_input(self) -> bool:
-        return len(self.steps[-1].sites) == 1
 
     def _gradients(self, wanted: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
         grad_output = self.batches[-1].grad_output.to(torch.float64)
@@ -127,78 +122,32 @@ class OracleRun:
         return tuple(Component(f"{p.label} of use {i + 1}" if many else p.label, p.error) for i, p in enumerate(uses))
 
 
-@dataclass(frozen=True)
-class _Live:
-    """A step whose autograd graph is alive."""
-
-    output: torch.Tensor
-    inputs: Mapping[str, torch.Tensor]
-    parameters: Mapping[str, torch.Tensor]
-    wanted: frozenset[str]
-
-
-def forward(program: Program, batch: Batch, wanted: frozenset[str]) -> _Live:
-    """The program's forward in float64 on new leaves. ``wanted``: inputs that need a gradient, "input0"..."""
-    leaves = []
-    for i, tensor in enumerate(batch.inputs):
-        leaf = tensor.detach().clone()
-        if leaf.is_floating_point():
-            leaf = leaf.to(torch.float64).requires_grad_(tensor.requires_grad or f"input{i}" in wanted)
-        leaves.append(leaf)
-    output = program.forward(program.recipes(), *leaves)
-    inputs = {f"input{i}": leaf for i, leaf in enumerate(leaves) if leaf.requires_grad}
-    parameters = {name: p for name, p in program.model.named_parameters() if p.requires_grad}
-    return _Live(output, inputs, parameters, wanted)
-
-
-def backward(
-    provider: OracleProvider, live: _Live, batch: Batch, *, notify: bool = True, retain: bool = False
-) -> Mapping[str, torch.Tensor]:
-    """Gradients of all inputs and parameters that got one, float64."""
-    named = {**live.inputs, **live.parameters}
-    if not live.output.requires_grad:
-        return {}
-    grad_output = batch.grad_output.to(live.output)
-    with provider.backward_pass():
-        grads = torch.autograd.grad(
-            live.output, list(named.values()), grad_output, allow_unused=True, retain_graph=retain
-        )
-    return {name: g.to(torch.float64) for name, g in zip(named, grads, strict=True) if g is not None}
-
-
-def load_parameters(model: torch.nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
-    """Copy the judged program's initial parameters into the oracle's model.
-
-    Raises:
-        OracleUnsupported: the two models differ in names or shapes.
-    """
-    own = dict(model.named_parameters())
-    if {n: tuple(p.shape) for n, p in own.items()} != {n: tuple(p.shape) for n, p in parameters.items()}:
-        raise OracleUnsupported("the program has other parameters on the oracle than on the provider")
-    with torch.no_grad():
-        for name, value in parameters.items():
-            own[name].copy_(value.detach().to(own[name]))
-
-
-def run_oracle(obs: Observations, run: RunSeen, model_dtype: torch.dtype, accumulator: Accumulator) -> OracleRun:
+def run_oracle(
+    obs: Observations,
+    run: RunSeen,
+    model_dtype: torch.dtype,
+    accumulator: Accumulator,
+    noises: Sequence[Noise] = (),
+) -> OracleRun:
     """All steps of ``run`` on the oracle, each beside the tap's records of that step.
+
+    ``noises``: of each step, from :func:`noises_of`; none by default.
 
     Raises:
         OracleUnsupported: the program can't be built or run by the oracle.
         ValueError: there is not one batch for each step.
     """
-    if obs.rebuild is None or len(obs.batches) != len(run.steps):
-        raise ValueError(f"judging {len(run.steps)} steps takes a builder and as many batches, not {len(obs.batches)}")
+    if len(obs.batches) != len(run.steps):
+        raise ValueError(f"judging {len(run.steps)} steps takes as many batches, not {len(obs.batches)}")
     provider = OracleProvider(model_dtype, accumulator=accumulator)
-    program = obs.rebuild(provider)
-    load_parameters(program.model, obs.parameters)
-    provider.name_layers(program.model)
+    program = make_program(obs, provider)
     count = len(run.steps)
     steps: list[OracleStep] = []
     for index in range(count):
         batch = obs.batches[index]
         hints = Hints(records_of_step(run, index), dict(run.layers))
-        provider.begin_step(hints)
+        noise = noises[index] if noises else Noise()
+        provider.begin_step(hints, noise.operands)
         live = forward(program, batch, frozenset(run.steps[index].grads))
         grads = backward(provider, live, batch, retain=index == count - 1)
         steps.append(
@@ -209,9 +158,36 @@ def run_oracle(obs: Observations, run: RunSeen, model_dtype: torch.dtype, accumu
                 provider.trace,
                 hints.left_over(),
                 hints.unknown,
+                noise,
             )
         )
     return OracleRun(provider, program, obs.batches, tuple(steps), live)
+
+
+def make_program(obs: Observations, provider: OracleProvider) -> Program:
+    """The cell's program on ``provider``, with the judged program's initial parameters.
+
+    Raises:
+        OracleUnsupported: the oracle can't build it, or it has other parameters there.
+    """
+    if obs.rebuild is None:
+        raise OracleUnsupported("the program can't be rebuilt on the oracle")
+    program = obs.rebuild(provider)
+    load_parameters(program.model, obs.parameters)
+    provider.name_layers(program.model)
+    return program
+
+
+def noises_of(obs: Observations, run: RunSeen, model_dtype: torch.dtype) -> tuple[Noise, ...]:
+    """Noise of each step of ``run`` (harness.judge.oracle_noise).
+
+    Raises:
+        RuntimeError: the program's operations can't run in ``model_dtype``.
+    """
+    return tuple(
+        measure_noise(lambda provider: make_program(obs, provider), batch, frozenset(step.grads), model_dtype)
+        for batch, step in zip(obs.batches, run.steps, strict=True)
+    )
 
 
 def records_of_step(run: RunSeen, index: int) -> list[TapRecord]:

@@ -134,7 +134,11 @@ def _distance(source: torch.Tensor, own: torch.Tensor) -> float:
 
 
 def resolve(
-    own: torch.Tensor, operand: Operand, precision: Precision, accumulator: Accumulator
+    own: torch.Tensor,
+    operand: Operand,
+    precision: Precision,
+    accumulator: Accumulator,
+    noise: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Mismatch | None]:
     """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced)."""
     source = operand.source.detach().to(own)
@@ -142,7 +146,7 @@ def resolve(
         return own, Mismatch(operand.role, f"shape {tuple(source.shape)} instead of {tuple(own.shape)}")
     if torch.equal(source, own):
         return own, None
-    worst = within((source - own).abs(), admissible_difference(own, precision, accumulator))
+    worst = within((source - own).abs(), admissible_difference(own, precision, accumulator, noise))
     if worst.ok:
         return source, None
     return own, Mismatch(operand.role, "another", worst)

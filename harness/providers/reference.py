@@ -26,7 +26,7 @@ class ReferenceProvider:
     """
 
     name = "reference"
-    fp8_ops = frozenset({"fp8ref::linear"})
+    fp8_ops = frozenset({"fp8ref::linear", "fp8ref::linear_cached"})
     autocast = staticmethod(fp8.autocast)
 
     def __init__(self, emulate: bool = True) -> None:

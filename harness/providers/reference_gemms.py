@@ -10,6 +10,7 @@ from harness.providers.protocol import GemmRecord
 from harness.torch_compat import ProfiledOp
 
 _PRODUCT_PREFIX = "fp8ref::product_"
+_PACKED_PRODUCT = "fp8ref::product_nvfp4"  # takes two E2M1 codes a byte
 _SCALED_MM_PREFIX = "aten::_scaled_mm"  # its overloads and _scaled_mm_v2
 _NARROW = frozenset({"float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"})
 
@@ -37,7 +38,13 @@ _HIGH_PRECISION = {
 # are autograd nodes, or fused pointwise kernels that Inductor names after the operators they came from.
 _MAY_BE_GEMM = re.compile(r"^triton_tem|^(?!fp8ref::|autograd::)\w+::\w*(?:mm|gemm|matmul|linear|einsum|conv)\w*$")
 
-_DTYPE_NAMES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
+_DTYPE_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "c10::BFloat16": "bfloat16",
+    "c10::Half": "float16",
+    "unsigned char": "uint8",
+}
 
 
 def classify(ops: Sequence[ProfiledOp]) -> list[GemmRecord]:
@@ -87,6 +94,8 @@ def _product_record(op: ProfiledOp, gemms: Sequence[ProfiledOp]) -> GemmRecord:
     operands = {_dtypes(inner, 0) for inner in scaled}
     native = len(scaled) == len(gemms) > 0 and all(set(pair) <= _NARROW for pair in operands)
     a_dtype, b_dtype = operands.pop() if len(operands) == 1 else _dtypes(op, 0)
+    if op.name == _PACKED_PRODUCT and (a_dtype, b_dtype) == ("uint8", "uint8"):
+        a_dtype = b_dtype = "float4_e2m1fn_x2"
     ran = " + ".join(f"{count} {name}" for name, count in Counter(inner.name for inner in gemms).items())
     kernel = f"{op.name} ({ran or 'no torch GEMM'})"
     return GemmRecord(kernel, a_dtype, b_dtype, "fp8_native" if native else "fp8_emulated")
