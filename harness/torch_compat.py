@@ -184,24 +184,30 @@ class ProfiledOp:
     correlation: int = 0
 
 
-def profiled_ops(profile: torch.profiler.profile) -> list[ProfiledOp]:
-    """Every operator call of a finished profile with its argument dtypes, nested by time within its thread.
+def profiled_ops(
+    profile: torch.profiler.profile, keep: Callable[[str], bool] = lambda name: True
+) -> list[ProfiledOp]:
+    """Operator calls of a finished profile with their argument dtypes, nested by time within their thread.
 
-    Needs ``record_shapes=True``: the profiler has no dtypes otherwise.
+    ``keep`` chooses by name; a call whose parent isn't kept hangs on the next kept one around it. Needs ``record_shapes=True``: the profiler has no dtypes otherwise.
     """
     if profile.profiler is None or profile.profiler.kineto_results is None:  # 2.11, 2.13, 2.14
         raise RuntimeError("the profile holds no events: it was not started and stopped")
-    events = [
-        event
-        for event in profile.profiler.kineto_results.events()
-        if event.device_type() == torch._C._autograd.DeviceType.CPU and not event.is_async()
-    ]
     # A parent starts no later and ends no earlier than its child; on a tie the longer call is the parent.
-    events.sort(key=lambda event: (event.start_thread_id(), event.start_ns(), -event.duration_ns()))
+    events = sorted(
+        (
+            (event.start_thread_id(), event.start_ns(), -event.duration_ns(), index, event)
+            for index, event in enumerate(profile.profiler.kineto_results.events())
+            if keep(event.name())
+            and event.device_type() == torch._C._autograd.DeviceType.CPU
+            and not event.is_async()
+        ),
+        key=lambda item: item[:4],
+    )
     calls: list[ProfiledOp] = []
     open_calls: list[tuple[int, int, int]] = []  # thread, end, index
-    for event in events:
-        thread, end = event.start_thread_id(), event.start_ns() + event.duration_ns()
+    for thread, start, duration, _, event in events:
+        end = start - duration
         while open_calls and (open_calls[-1][0] != thread or open_calls[-1][1] < end):
             open_calls.pop()
         parent = open_calls[-1][2] if open_calls else -1

@@ -36,7 +36,7 @@ RETIRE_WORKER = "retire-worker"
 PARTNERS: Mapping[str, str] = {
     "delayed_scaling": "float8_current_scaling",
     "float8_current_scaling": "float8_block_scaling",
-    "float8_block_scaling": "float8_rowwise_scaling",
+    "float8_block_scaling": "float8_current_scaling",
     "mxfp8_block_scaling": "float8_current_scaling",
     "nvfp4_block_scaling": "mxfp8_block_scaling",
     "float8_rowwise_scaling": "float8_current_scaling",

@@ -52,10 +52,14 @@ def test_how_a_command_may_end(
     assert capsys.readouterr().err == text
 
 
-def test_a_defect_of_the_harness_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_the_harness_is_an_internal_error_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(cli, "_load", lambda path: lambda words: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["report"])
+    assert cli.main(["report"]) == 3
+    text = capsys.readouterr().err
+    assert "ZeroDivisionError" in text
+    assert "defect of the harness" in text
 
 
 def test_every_command_can_be_loaded_and_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

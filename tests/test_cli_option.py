@@ -24,7 +24,8 @@ def test_each_value_knows_where_it_came_from() -> None:
     assert (from_env["count"], from_env.origin("count")) == (5, "MY_COUNT")
     from_line = settings("-n", "7", MY_COUNT="5")
     assert (from_line["count"], from_line.origin("count")) == (7, "--count")
-    assert {name: one.origin for name, one in from_line.given().items()} == {"count": "--count"}
+    shown = {name: (one.text, one.origin) for name, one in from_line.in_force().items()}
+    assert shown == {"count": ("7", "--count")}
 
 
 def test_switches_repeats_and_positionals() -> None:

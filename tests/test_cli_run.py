@@ -12,10 +12,9 @@ import pytest
 from harness.cli.errors import UsageError
 from harness.cli.main import main
 from harness.cli.option import parse
-from harness.cli.run import judged_require, refuse_environment
+from harness.cli.run import refuse_environment, run_plan
 from harness.cli.run_options import RUN_OPTIONS
 from harness.cli.selecting import chosen_cells, planned
-from harness.plan import load_matrix
 from tests.support.running import cell_id, front, write_matrix
 
 
@@ -107,8 +106,10 @@ def test_plan_shows_cells_and_origins_and_runs_nothing(
     lines = capsys.readouterr().out.splitlines()
     assert cell_id(2) in lines
     assert cell_id(0) not in lines
-    assert "  timeout = 9.0 <- --timeout" in lines
-    assert "  workers = 2 <- FP8_HARNESS_WORKERS" in lines
+    assert "  timeout      9  <- --timeout" in lines
+    assert "  workers      2  <- FP8_HARNESS_WORKERS" in lines
+    assert "  select       seed=1,2  <- --select" in lines
+    assert "  color        auto  <- default" in lines
     assert not (directory / "reports").exists()
 
 
@@ -139,7 +140,7 @@ def test_a_failed_cell_can_be_run_again_by_its_repro_and_by_last_failed(tmp_path
     last = front(tmp_path, "--last-failed", "-n", "0")
     assert (last.code, last.verdicts) == (0, {1: "pass"})
     nothing = front(tmp_path, "--last-failed")
-    assert (nothing.code, "no cell was red in the last run of m.yaml" in nothing.output) == (5, True)
+    assert (nothing.code, "no cell of m.yaml was red when it last ran" in nothing.output) == (5, True)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -199,12 +200,11 @@ def test_two_runs_at_once_keep_apart(tmp_path: Path) -> None:
     assert os.readlink(tmp_path / "reports" / "latest") in {report.name for report in reports}
 
 
-def test_require_is_a_demand_on_whole_plans(tmp_path: Path) -> None:
-    plan = load_matrix(write_matrix(tmp_path, 4)).full
-
+def test_require_is_a_demand_on_whole_plans(directory: Path) -> None:
     def judged(*words: str) -> tuple[str, int]:
-        require, notes = judged_require(plan, parse(RUN_OPTIONS, words, {}), 1)
-        return require, len(notes)
+        settings = parse(RUN_OPTIONS, ["--matrix", str(write_matrix(directory, 4)), *words], {})
+        made = run_plan(planned(settings), (), settings, words)
+        return made.require, len(made.notes)
 
     assert judged() == ("emulated", 0)
     assert judged("--select", "seed=1") == ("emulated", 0)

@@ -1,4 +1,4 @@
-"""harness.judge.oracle_noise: high-precision operations that amplify rounding turn no good run red and hide no fault."""
+"""harness.judge.oracle_noise: operations that amplify rounding turn no good run red and hide no fault."""
 
 from __future__ import annotations
 

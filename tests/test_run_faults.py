@@ -153,8 +153,8 @@ def test_a_result_of_an_unplanned_cell_is_an_internal_error(tmp_path: Path) -> N
 
 
 def test_a_killed_pytest_costs_no_cell(tmp_path: Path) -> None:
-    write_matrix(tmp_path, 6)
-    ran = front(tmp_path, "-n", "2", faults={3: "kill_pytest"})
+    write_matrix(tmp_path, 12)
+    ran = front(tmp_path, "-n", "2", faults={0: "kill_pytest"})
     assert ran.code == 0, ran.output
     assert set(ran.verdicts.values()) == {"pass"}
     assert ran.run["rounds"] > 1

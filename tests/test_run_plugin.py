@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.plugin import is_matrix, named_matrix
-from harness.run.pytest_plain import merged, refuse_impossible
+from harness.run.pytest_plain import merged, refuse_impossible, worker_count
 from tests.support.running import ROOT, cell_id, environment, plain, run, write_matrix
 
 pytest_plugins = ["pytester"]
@@ -121,6 +121,23 @@ def test_one_cell_by_its_node_id(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "harness.run.plugin", "-p", "no:fp8_harness"]
     ran = run(tmp_path, [*command, f"m.yaml::{cell_id(2)}"])
     assert (ran.code, ran.verdicts) == (0, {2: "pass"}), ran.output
+    assert ran.run["notes"] == ["require emulated is not judged: 1 of 3 cells were picked by a node id"]
+
+
+def test_a_time_limit_must_be_one(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 1)
+    ran = plain(tmp_path, "--harness-timeout", "0")
+    assert (ran.code, "--harness-timeout 0: expected a number of seconds above 0" in ran.output) == (4, True)
+
+
+def test_a_matrix_edited_while_it_runs_changes_nothing(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 4)
+    ran = plain(tmp_path, "-n", "1", faults={1: "segv"}, FAKE_EDIT="1")
+    assert ran.verdicts == {0: "pass", 1: "crash", 2: "pass", 3: "pass"}, ran.output
+
+
+def test_workers_of_tx_specifications() -> None:
+    assert worker_count(["popen", "3*popen"]) == 4
 
 
 def test_nothing_selected_is_exit_5_and_leaves_nothing(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,8 @@ def started(directory: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    wait_until(lambda: len(_lines(directory, '"type": "start"')) >= (4 if "0" in options else 5))
+    wanted = 4 if "0" in options else 5
+    wait_until(lambda: len(_lines(directory, '"type": "start"')) >= wanted, f"{wanted} cells were started")
     return process
 
 
@@ -38,12 +39,15 @@ def _lines(directory: Path, text: str) -> list[str]:
     return [line for file in files for line in file.read_text().splitlines() if text in line]
 
 
-def wait_until(condition: object, seconds: float = 20.0) -> None:
-    assert callable(condition)
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited too long"
+        assert time.monotonic() < deadline, f"waited too long until {what}"
         time.sleep(0.05)
+
+
+def wait_until_gone(directory: Path) -> None:
+    wait_until(lambda: processes_of(directory) == [], f"{processes_of(directory)} were gone")
 
 
 def processes_of(directory: Path) -> list[int]:
@@ -74,7 +78,7 @@ def test_interrupted_run_is_reported_and_ends_its_children(
     assert ran.results[3].verdict.value == "error"
     assert ran.results[3].reason == "interrupted"
     assert len(ran.results) == 6
-    wait_until(lambda: processes_of(tmp_path) == [])
+    wait_until_gone(tmp_path)
 
 
 def test_killed_run_leaves_what_was_done_and_report_recovers_it(tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_killed_run_leaves_what_was_done_and_report_recovers_it(tmp_path: Path) 
     assert (busy.code, "still in progress" in busy.output) == (4, True)
     process.kill()
     process.communicate()
-    wait_until(lambda: processes_of(tmp_path) == [])
+    wait_until_gone(tmp_path)
     assert not (tmp_path / "reports" / "latest").exists()
     ran = run(tmp_path, [sys.executable, str(RUNNER), "report", str(partial)])
     assert ran.code == 2, ran.output
@@ -94,13 +98,26 @@ def test_killed_run_leaves_what_was_done_and_report_recovers_it(tmp_path: Path) 
     assert len(ran.results) == 6
 
 
+# The first terminal that the leader of a new session opens becomes its own, with its Ctrl-C.
+TAKE_TERMINAL = """
+import os, sys
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for number in range(3):
+    os.dup2(terminal, number)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 def test_debugger_has_the_terminal_the_clock_stops_and_ctrl_c_is_its_own(tmp_path: Path) -> None:
     write_matrix(tmp_path, 3)
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(tmp_path)
-        command = front_command("-n", "0", "--timeout", "1")
-        os.execve(command[0], command, environment(tmp_path, {1: "debugger"}, {"TERM": "dumb"}))
+    terminal, other_end = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", TAKE_TERMINAL, os.ttyname(other_end), *front_command("-n", "0", "--timeout", "1")],
+        cwd=tmp_path,
+        env=environment(tmp_path, {1: "debugger"}, {"TERM": "dumb"}),
+        start_new_session=True,
+    )
+    os.close(other_end)
     seen = _read_until(terminal, b"(Pdb)")
     os.write(terminal, b"p 6 * 7\n")
     seen += _read_until(terminal, b"42\r\n(Pdb)")
@@ -109,8 +126,7 @@ def test_debugger_has_the_terminal_the_clock_stops_and_ctrl_c_is_its_own(tmp_pat
     seen += _read_until(terminal, b"KeyboardInterrupt--\r\n(Pdb)")
     os.write(terminal, b"c\n")
     seen += _read_until(terminal, b"exit code")
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, seen.decode()
+    assert process.wait(timeout=20) == 0, seen.decode()
     assert set(Ran(0, "", tmp_path).verdicts.values()) == {"pass"}
 
 

@@ -199,6 +199,14 @@ def test_the_observer_hears_of_each_cell_once(supervised: Make) -> None:
     assert noted[-1].startswith("once more, alone in a fresh process")
 
 
+def test_what_is_told_of_a_retried_cell_is_the_final_verdict(supervised: Make) -> None:
+    told: list[str] = []
+    supervisor, _ = supervised(1, ends(Verdict.OOM), all_pass)
+    supervisor.observer = Observer(finished=lambda one: told.append(one.verdict.value))
+    supervisor.complete()
+    assert told == ["flaky"]
+
+
 def test_a_crash_is_told_as_soon_as_its_worker_is_gone(supervised: Make) -> None:
     told: list[str] = []
     supervisor, _ = supervised(2, all_pass)

@@ -30,7 +30,7 @@ RECIPES = {
 }
 PARTNER = {
     "float8_current_scaling": "float8_block_scaling",
-    "float8_block_scaling": "float8_rowwise_scaling",
+    "float8_block_scaling": "float8_current_scaling",
     "mxfp8_block_scaling": "float8_current_scaling",
     "nvfp4_block_scaling": "mxfp8_block_scaling",
     "float8_rowwise_scaling": "float8_current_scaling",

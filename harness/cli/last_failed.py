@@ -1,4 +1,4 @@
-"""``--last-failed``: what was red when this matrix was last run."""
+"""``--last-failed``: which cells of a matrix were red when they last ran."""
 
 from __future__ import annotations
 
@@ -8,31 +8,39 @@ from pathlib import Path
 from harness.cli.errors import UsageError
 from harness.cli.option import Settings
 from harness.plan import Plan
-from harness.report import StoreError, read_results, read_run
+from harness.report import RunInfo, StoreError, read_results, read_run
 from harness.run.run_dir import DEFAULT_ROOT
 
 
 def last_failed(plan: Plan, settings: Settings) -> frozenset[str] | None:
-    """Ids of the red cells of the latest run of this matrix; None when --last-failed was not asked for.
+    """Ids of the cells that were red when they last ran; None when --last-failed was not asked for.
 
-    Cells that never ran count: they have no result that one could rely on.
+    Runs are read from the latest backwards, as far as the last one of the whole plan: a run of one cell doesn't make
+    the others forgotten. Cells that were to run and didn't are red; what -x left out keeps its earlier verdict.
 
     Raises:
         UsageError: the matrix has no earlier run here, or its results can't be read.
     """
     if not settings["last_failed"]:
         return None
+    red: dict[str, bool] = {}
     try:
-        latest = max(_runs_of(plan.path, settings["report_dir"]), default=None)
-        if latest is None:
-            raise UsageError(f"--last-failed: no earlier run of {plan.path} under {DEFAULT_ROOT}/")
-        return frozenset(result.id for result in read_results(latest[1]) if result.verdict.is_red)
+        runs = sorted(_runs_of(plan.path, settings["report_dir"]), key=lambda pair: pair[0].started, reverse=True)
+        for run, directory in runs:
+            for result in read_results(directory):
+                if result.attempts or result.verdict.is_red:
+                    red.setdefault(result.id, result.verdict.is_red)
+            if run.selected == run.planned:
+                break
     except StoreError as error:
         raise UsageError(f"--last-failed: {error}") from error
+    if not runs:
+        raise UsageError(f"--last-failed: no earlier run of {plan.path} under {DEFAULT_ROOT}/")
+    return frozenset(cell_id for cell_id, is_red in red.items() if is_red)
 
 
-def _runs_of(matrix: str, report_dir: str | None) -> Iterator[tuple[str, Path]]:
-    """(start, directory) of every finished run of the matrix."""
+def _runs_of(matrix: str, report_dir: str | None) -> Iterator[tuple[RunInfo, Path]]:
+    """Every finished run of the matrix and its directory."""
     paths = list(Path(DEFAULT_ROOT).glob("*/run.json"))
     if report_dir:
         paths += Path(report_dir).glob("run.json")
@@ -41,4 +49,4 @@ def _runs_of(matrix: str, report_dir: str | None) -> Iterator[tuple[str, Path]]:
             continue
         run = read_run(path.parent)
         if Path(run.matrix).resolve() == Path(matrix).resolve():
-            yield run.started, path.parent
+            yield run, path.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.cli.errors import NOTHING_RAN, USAGE_ERROR, NothingToRun, UsageError
@@ -17,10 +18,11 @@ COMMANDS: Mapping[str, str] = {
 }
 RUN = "harness.cli.run:main"
 INTERRUPTED = 2
+INTERNAL_ERROR = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; only a defect of the harness raises."""
+    """Run one command and return its exit code, whatever happens in it."""
     try:
         refuse_optimized(sys.flags.optimize)
         return _command(arguments)
@@ -37,6 +39,12 @@ def main(arguments: Sequence[str]) -> int:
         # Whoever read our output is gone (runner.py ... | head): nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return INTERRUPTED
+    except ModuleNotFoundError:
+        raise  # runner.py knows what to say of a missing dependency
+    except Exception:  # a defect of the harness: the traceback is what its authors need
+        traceback.print_exc()
+        print("error: this is a defect of the harness: please report it with the text above", file=sys.stderr)
+        return INTERNAL_ERROR
 
 
 def refuse_optimized(level: int) -> None:

@@ -39,10 +39,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its origin: a flag as written, an environment variable, or ``default``."""
+    """A value, its origin (a flag, an environment variable, or ``default``), and the text it was read from."""
 
     value: Any
     origin: str
+    text: str = ""
 
 
 class Settings:
@@ -57,9 +58,9 @@ class Settings:
     def origin(self, name: str) -> str:
         return self._values[name].origin
 
-    def given(self) -> Mapping[str, Setting]:
-        """Those that are not defaults, for --plan."""
-        return {name: setting for name, setting in self._values.items() if setting.origin != "default"}
+    def in_force(self) -> Mapping[str, Setting]:
+        """Those that say something, for --plan."""
+        return {name: setting for name, setting in self._values.items() if setting.value not in (None, False, ())}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -112,15 +113,15 @@ def _help(option: Option) -> str:
 def _setting(option: Option, raw: Any, env: Mapping[str, str]) -> Setting:
     flag = option.flags[-1]
     if option.switch:
-        return Setting(True, flag) if raw else Setting(False, "default")
+        return Setting(True, flag, "yes") if raw else Setting(False, "default")
     if raw is not None:
         texts = raw if option.repeat else [raw]
         values = tuple(_read(option, text, flag) for text in texts)
-        return Setting(values if option.repeat else values[0], flag)
+        return Setting(values if option.repeat else values[0], flag, " ".join(texts))
     if option.env and env.get(option.env):
         value = _read(option, env[option.env], option.env)
-        return Setting((value,) if option.repeat else value, option.env)
-    return Setting(() if option.repeat else option.default, "default")
+        return Setting((value,) if option.repeat else value, option.env, env[option.env])
+    return Setting(() if option.repeat else option.default, "default", str(option.default))
 
 
 def _read(option: Option, text: str, source: str) -> Any:

@@ -19,7 +19,7 @@ from harness.plan import Plan, render_plan
 from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import allowable_names, now, of_run, refusals, unknown_allowances
-from harness.run.finish import INTERNAL_ERROR, finish
+from harness.run.finish import INTERNAL_ERROR, finish, judged_require
 from harness.run.order import expensive_first
 from harness.run.plan_file import RunPlan, write_plan
 from harness.run.reconcile import Reconciled
@@ -29,6 +29,8 @@ from harness.run.supervise import Observer, Supervisor
 from harness.run.worker_count import auto_workers, smallest_gpu_mib, usable_cores
 from harness.types import Cell
 
+# Options that pick cells so that the matrix's require can't be judged, by setting name.
+PICKING = (("cells", "--cell"), ("last_failed", "--last-failed"), ("shard", "--shard"))
 EPILOG = """\
 commands: report (show a run again), schema (JSON Schemas); each has its own --help
 
@@ -69,15 +71,15 @@ def refuse_environment(allowed: Sequence[str]) -> None:
 
 def plan_text(cells: Sequence[Cell], settings: Settings) -> str:
     """The cells with the origin of their settings, then the origin of the run's own."""
-    given = [f"{name} = {setting.value} <- {setting.origin}" for name, setting in settings.given().items()]
-    own = "\n".join(["", "this run:", *(f"  {line}" for line in given)])
-    return render_plan(cells, verbose=settings["verbose"]) + "\n" + own
+    own = [f"  {name:<12} {one.text}  <- {one.origin}" for name, one in settings.in_force().items() if name != "plan"]
+    return "\n".join([render_plan(cells, verbose=settings["verbose"]), "", "this run:", *own])
 
 
 def run_plan(plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: Sequence[str]) -> RunPlan:
     """What every process of the run needs to know. Cells stand in the plan's order, whatever the order of running."""
     ids = {cell.id for cell in cells}
-    require, notes = judged_require(plan, settings, len(ids))
+    picked_by = [flag for name, flag in PICKING if settings[name]]
+    require, notes = judged_require(plan.require, picked_by, len(ids), len(plan.cells))
     workers = settings["workers"]
     if workers == "auto":
         workers = auto_workers(len(cells), usable_cores(), smallest_gpu_mib(os.environ))
@@ -98,22 +100,6 @@ def run_plan(plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: S
         started=now(),
         notes=tuple(notes),
     )
-
-
-def judged_require(plan: Plan, settings: Settings, count: int) -> tuple[str, list[str]]:
-    """The evidence that the run must reach, and a note where that is less than the matrix asks for.
-
-    ``require`` is a demand on a whole plan. Cells picked one by one can't meet it (a documented refusal executes
-    nothing), nor can a part of N; the whole of the parts must.
-    """
-    picked = [flag for name, flag in _PICKING if settings[name]]
-    if not picked or plan.require == "traced":
-        return plan.require, []
-    why = f"{count} of {len(plan.cells)} cells were picked by {', '.join(picked)}"
-    return "traced", [f"require {plan.require} is not judged: {why}"]
-
-
-_PICKING = (("cells", "--cell"), ("last_failed", "--last-failed"), ("shard", "--shard"))
 
 
 def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:

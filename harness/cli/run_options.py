@@ -106,7 +106,7 @@ RUN_OPTIONS = (
     Option(
         "last_failed",
         ("--last-failed", "--lf"),
-        "cells that were red in the last run of this matrix",
+        "cells of this matrix that were red when they last ran",
         switch=True,
         group=CHOICE,
     ),

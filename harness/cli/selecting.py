@@ -53,6 +53,6 @@ def chosen_cells(plan: Plan, settings: Settings, last_failed: frozenset[str] | N
         raise UsageError(str(error)) from error
     if not cells:
         if last_failed is not None and not last_failed:
-            raise NothingToRun(f"no cell was red in the last run of {plan.path}")
+            raise NothingToRun(f"no cell of {plan.path} was red when it last ran")
         raise NothingToRun(why_nothing(plan, selection))
     return cells

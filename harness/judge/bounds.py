@@ -13,7 +13,7 @@ coarse as bfloat16 then doesn't blur the comparison, and a correct kernel can't 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -68,7 +68,7 @@ HOPPER = Accumulator(
     math.ldexp(1.0, -8),
     "sm_90, precise accumulation (use_fast_accum=False). Measured on an H200, torch 2.11: 2^-10 of sum |a||b| at most "
     "for K = 128 to 8192; deepseek-ai/DeepGEMM and arXiv:2412.19437 section 3.3.2 describe the 14 bits. Fast "
-    "accumulation (never promoted) measured 2^-6 at K = 1024 and 2^-4 at K = 8192 on positive data: outside this bound",
+    "accumulation is outside this bound from K = 1024 on and has bounds of its own (never_promoted)",
 )
 
 CONSERVATIVE = Accumulator(
@@ -78,6 +78,36 @@ CONSERVATIVE = Accumulator(
     "Not measured here. Blackwell accumulates in float32 according to NVIDIA's PTX documentation and should be better; "
     "Ada is of Hopper's generation. Hopper's bound is used until somebody measures",
 )
+
+# One instruction of Hopper's FP8 tensor core adds 32 products to the running sum.
+INSTRUCTION_PRODUCTS = 32
+PROMOTED_PRODUCTS = 128
+
+
+def never_promoted(promoted: Accumulator, k: int) -> Accumulator:
+    """The same tensor core when it keeps the running sum of all ``k`` products in its own precision.
+
+    Each instruction cuts 33 addends at 2^-14 of the running sum. On data of one sign that sum is i/n of the result
+    after i of n = k / 32 instructions, so the cuts add up to (n + 1) / 2 of it, where a group of 128 (n = 4) has 2.5: the
+    bounds grow by (n + 1) / 5. On data of mixed signs it grows like sqrt(i / n), which gives very nearly the same
+    factor, 2 n / 3 over 3.07.
+    """
+    instructions = math.ceil(k / INSTRUCTION_PRODUCTS)
+    growth = max(1.0, (instructions + 1) / (PROMOTED_PRODUCTS / INSTRUCTION_PRODUCTS + 1))
+    return replace(
+        promoted,
+        name=f"fp8 tensor core, never promoted in K = {k}",
+        group_error=promoted.group_error * growth,
+        spread=promoted.spread * growth,
+        source="Fast accumulation (use_fast_accum=True, use_split_accumulator=False). Measured on an H200, torch 2.11, "
+        "as a power of two of sum |a||b|: at most 2^-10 at K = 128, 2^-6 at K = 1024, 2^-4 at K = 8192 (positive data; "
+        "normal data 2^-11 and 2^-13 at the last two). These bounds: 2^-8, 2^-5.3, 2^-2.3",
+    )
+
+
+# "Currently this flag has an effect on Ada and Hopper" (cuBLAS documentation, CUBLASLT_MATMUL_DESC_FAST_ACCUM). On every
+# other architecture a kernel that was asked for fast accumulation is held to the usual bound.
+FAST_ARCHITECTURES = ("sm89", "sm90")
 
 ACCUMULATORS = {
     "cpu": FP32,
@@ -99,6 +129,16 @@ def accumulator_of(arch: str) -> Accumulator:
     if arch not in ACCUMULATORS:
         raise ValueError(f"no accumulator model for architecture {arch!r}; known: {', '.join(ACCUMULATORS)}")
     return ACCUMULATORS[arch]
+
+
+def accumulator_of_product(arch: str, k: int, fast: bool) -> Accumulator:
+    """The accumulator of one product of depth ``k``; ``fast``: its kernel was asked for fast accumulation.
+
+    Raises:
+        ValueError: an architecture without a row.
+    """
+    accumulator = accumulator_of(arch)
+    return never_promoted(accumulator, k) if fast and arch in FAST_ARCHITECTURES else accumulator
 
 
 def accumulation_excess(output: torch.Tensor, exact: torch.Tensor, precision: Precision) -> torch.Tensor:

@@ -92,12 +92,12 @@ def decode(codes: torch.Tensor, fmt: Format) -> torch.Tensor:
 
 def power_of_two(exponent: torch.Tensor) -> torch.Tensor:
     """2^e as float64 for int64 ``exponent`` in [-1022, 1023]."""
-    return ((exponent + _F64_BIAS) << _F64_MANTISSA).view(torch.float64)
+    return (exponent + _F64_BIAS).mul_(1 << _F64_MANTISSA).view(torch.float64)
 
 
 def floor_log2(x: torch.Tensor) -> torch.Tensor:
     """floor(log2 |x|) as int64 for float64 ``x``; -1023 for zero (and for float64 subnormals), 1024 for inf and NaN."""
-    return ((x.view(torch.int64) >> _F64_MANTISSA) & _F64_EXPONENT_MASK) - _F64_BIAS
+    return (x.view(torch.int64) >> _F64_MANTISSA).bitwise_and_(_F64_EXPONENT_MASK).sub_(_F64_BIAS)
 
 
 def encode(x: torch.Tensor, fmt: Format) -> torch.Tensor:
@@ -106,14 +106,16 @@ def encode(x: torch.Tensor, fmt: Format) -> torch.Tensor:
     With e the exponent of x, not below emin, and n = x / 2^(e - m) rounded to an integer, the magnitude's code is
     (e - emin) * 2^m + n: for subnormals e = emin and the code is n, and a carry of n to the next binade adds one step.
     """
-    exponent = floor_log2(x).clamp(fmt.emin, fmt.emax + 1)
-    steps = torch.round(x.abs() * power_of_two(fmt.mantissa_bits - exponent))  # exact product; torch.round ties to even
+    exponent = floor_log2(x).clamp_(fmt.emin, fmt.emax + 1)
+    # The product is exact and torch.round ties to even.
+    steps = power_of_two(fmt.mantissa_bits - exponent).mul_(x).abs_().round_()
     finite = math.isfinite(x.sum().item())  # one reduction for what is nearly always so
     if not finite:
         steps = steps.nan_to_num(nan=0.0)
-    counted = steps.clamp_max(float(1 << (fmt.mantissa_bits + 2))).to(torch.int64)  # any count above the format's range
-    code = (((exponent - fmt.emin) << fmt.mantissa_bits) + counted).clamp_max(fmt.max_code)
-    sign = (x.view(torch.int64) >> 63) & fmt.sign_code
+    above = float(1 << (fmt.mantissa_bits + 2))  # any count beyond the format's range
+    counted = steps.clamp_max_(above).to(torch.int64)
+    code = exponent.sub_(fmt.emin).mul_(1 << fmt.mantissa_bits).add_(counted).clamp_max_(fmt.max_code)
+    sign = (x.view(torch.int64) >> 63).bitwise_and_(fmt.sign_code)
     if not finite:
         nan = torch.isnan(x)
         code = torch.where(nan, fmt.max_code if fmt.nan_code is None else fmt.nan_code, code)
@@ -166,7 +168,8 @@ def round_to(x: torch.Tensor, precision: Precision) -> torch.Tensor:
     bits = x.view(torch.int64)
     drop = _F64_MANTISSA - precision.mantissa_bits
     half = (1 << (drop - 1)) - 1
-    rounded = ((bits + half + ((bits >> drop) & 1)) & -(1 << drop)).view(torch.float64)
+    even = (bits >> drop).bitwise_and_(1)
+    rounded = even.add_(bits).add_(half).bitwise_and_(-(1 << drop)).view(torch.float64)
     magnitude = x.abs()
     if x.numel() == 0 or (
         magnitude.amax().item() <= precision.max and magnitude.amin().item() >= math.ldexp(1.0, precision.emin)

@@ -69,12 +69,20 @@ def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     applied = applicable(bench)
     for name in applied:
         findings += shorten(CHECKS[name](bench))
-    notes = list(bench.notes)
+    notes = [*bench.notes, *_fast_accumulation(bench)]
     if bench.nondeterministic:
         notes.append(f"nondeterministic: {', '.join(sorted(bench.nondeterministic))} differ between two eager runs")
     if "numerics.alpha" in applied and undecided(bench):
         notes.append(f"alpha undecided for {', '.join(undecided(bench))}: rounding exceeds quantisation")
     return NumericsVerdict(tuple(findings), tuple(notes), summarise(bench, applied), tuple(applied))
+
+
+def _fast_accumulation(bench: Bench) -> list[str]:
+    """A note on the products that have a wider bound because their kernels were asked for fast accumulation."""
+    labels = [pair.product.label for pair in bench.view.pairs if pair.record.fast_accumulation]
+    if not labels:
+        return []
+    return [f"fast accumulation: {', '.join(dict.fromkeys(labels))} (bounds of {bench.accumulator.name})"]
 
 
 def _not_judged(obs: Observations) -> str:

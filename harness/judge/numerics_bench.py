@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from harness.judge.alpha import Alpha, noise_rms, project_shares
-from harness.judge.bounds import Accumulator, accumulator_of, admissible_difference
+from harness.judge.bounds import Accumulator, accumulator_of_product, admissible_difference
 from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
 from harness.judge.oracle_noise import Noise
@@ -115,7 +115,7 @@ class Bench:
 
     @functools.cached_property
     def obs(self) -> Observations:
-        return on_cpu(self.raw)
+        return on_cpu(self.raw) if torch.cuda.is_available() else self.raw
 
     @property
     def dtype(self) -> torch.dtype:
@@ -126,9 +126,17 @@ class Bench:
     def precision(self) -> Precision:
         return precision_of(self.dtype)
 
-    @property
+    @functools.cached_property
     def accumulator(self) -> Accumulator:
-        return accumulator_of(self.obs.arch)
+        """Of the cell's kernels, for what is judged without knowing which product it came from: the least precise."""
+        return accumulator_of_product(self.obs.arch, self.fast_depth, fast=self.fast_depth > 0)
+
+    @functools.cached_property
+    def fast_depth(self) -> int:
+        """Largest K of the products that were asked for fast accumulation; 0 where none was."""
+        runs = [run for run in (self.obs.eager, self.obs.compiled) if run is not None]
+        records = (record for run in runs for record in run.records if record.fast_accumulation)
+        return max((record.a.codes.shape[-1] for record in records), default=0)
 
     @functools.cached_property
     def views(self) -> tuple[View, ...]:

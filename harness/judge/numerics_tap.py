@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import torch
 
-from harness.judge.bounds import accumulation_bound, accumulation_excess
+from harness.judge.bounds import accumulation_bound, accumulation_excess, accumulator_of_product
 from harness.judge.compare import first_index, same_values, within
-from harness.judge.formats import FORMATS, half_spacing, precision_of, round_to
+from harness.judge.formats import FORMATS, Precision, half_spacing, precision_of, round_to
 from harness.judge.formats import decode as decode_elements
 from harness.judge.numerics_bench import Bench, Pair, View, describe
 from harness.judge.oracle import OracleOperand, decode, quantize
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
 from harness.judge.oracle_run import OracleStep
-from harness.judge.oracle_sites import Site
+from harness.judge.oracle_sites import ProductRun, Site
 from harness.observe.types import Batch, StepTensors
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Finding
@@ -130,7 +130,8 @@ def _direction(got: torch.Tensor, want: torch.Tensor) -> str:
 def check_kernel(bench: Bench) -> list[Finding]:
     """Each recorded product against the exact product of the very codes and scales that it was given.
 
-    What one rounding of the output can't explain must stay within the accumulator's bound (harness.judge.bounds).
+    What one rounding of the output can't explain must stay within the accumulator's bound (harness.judge.bounds), which
+    is wider for a product whose kernel was asked for fast accumulation, and for that product alone.
     """
     findings = []
     for view, pair in _fresh(bench):
@@ -146,11 +147,12 @@ def check_kernel(bench: Bench) -> list[Finding]:
         own = a is pair.product.a.values and b is pair.product.b.values
         exact = pair.product.quantised if own else a @ b.t()
         excess = accumulation_excess(output, exact, precision)
-        bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], bench.accumulator, precision)
+        accumulator = accumulator_of_product(bench.obs.arch, a.shape[1], pair.record.fast_accumulation)
+        bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], accumulator, precision)
         worst = within(excess, bound)
         bench.meet("numerics.kernel", worst.ratio, where)
         if not worst.ok:
-            want = f"{exact[worst.index].item():.6g} within {worst.bound:.3g} ({bench.accumulator.name})"
+            want = f"{exact[worst.index].item():.6g} within {worst.bound:.3g} ({accumulator.name})"
             got = f"{output[worst.index].item():.6g}, off by {worst}"
             findings.append(Finding("numerics.kernel", want, got, where))
     return findings
@@ -226,7 +228,7 @@ def _exact_sources(
     bench: Bench, site: Site, product: str, record: TapRecord, batch: Batch
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, str]]:
     """Recorded sources that must be parameters or batch tensors, bit for bit: (source, tensor, what it is)."""
-    weight = bench.obs.parameters.get(f"{site.name}.weight" if site.name else "weight")
+    weight = bench.obs.parameters.get(site.parameter("weight"))
     if product in (FPROP, DGRAD) and weight is not None:
         yield record.b.source, weight if product == FPROP else weight.t(), "weight parameter"
     if product in (FPROP, WGRAD):
@@ -253,26 +255,30 @@ def _tie_faults(
 ) -> Iterator[Finding]:
     """Where a tensor of the oracle's program is the result of one product, the run's tensor is that record's output."""
     for site in own.sites:
-        product = site.products.get(FPROP)
-        if product is not None and id(product) in records and _is(site.y, own.output):
-            yield from _output_fault(bench, place, seen.output, site, records[id(product)])
-        for kind, names in ((DGRAD, _input_names(own)), (WGRAD, [f"{site.name}.weight"])):
-            run = site.products.get(kind)
-            if run is None or id(run) not in records:
-                continue
-            result = round_to(run.quantised, bench.precision)
-            for name in names:
-                if name in own.grads and name in seen.grads and _is(result, own.grads[name]):
-                    output = round_to(records[id(run)].output.detach().to(torch.float64), bench.precision)
-                    grad = seen.grads[name]
-                    fits = grad.numel() == output.numel()
-                    if not fits or not bool(same_values(grad.reshape(output.shape), output).all()):
-                        expected = f"the recorded output of {run.label}"
-                        yield Finding("numerics.tap", expected, "another tensor", f"{place}, {describe(name)}")
+        forward = site.products.get(FPROP)
+        if forward is not None and id(forward) in records and _is(site.y, own.output):
+            yield from _output_fault(bench, place, seen.output, site, records[id(forward)])
+        for name, product in _gradient_products(site, own):
+            tied = name in seen.grads and _is(round_to(product.quantised, bench.precision), own.grads[name])
+            record = records.get(id(product))
+            if tied and record is not None and not _same_result(seen.grads[name], record.output, bench.precision):
+                expected = f"the recorded output of {product.label}"
+                yield Finding("numerics.tap", expected, "another tensor", f"{place}, {describe(name)}")
 
 
-def _input_names(own: OracleStep) -> list[str]:
-    return [name for name in own.grads if name.startswith("input")]
+def _gradient_products(site: Site, own: OracleStep) -> Iterator[tuple[str, ProductRun]]:
+    """Gradients that may be the result of one of the site's products, by name."""
+    dgrad, wgrad, weight = site.products.get(DGRAD), site.products.get(WGRAD), site.parameter("weight")
+    if dgrad is not None:
+        yield from ((name, dgrad) for name in own.grads if name.startswith("input"))
+    if wgrad is not None and weight in own.grads:
+        yield weight, wgrad
+
+
+def _same_result(grad: torch.Tensor, output: torch.Tensor, precision: Precision) -> bool:
+    """True when a gradient is a kernel's output, rounded to the program's dtype."""
+    rounded = round_to(output.detach().to(torch.float64), precision)
+    return grad.numel() == rounded.numel() and bool(same_values(grad.reshape(rounded.shape), rounded).all())
 
 
 def _output_fault(bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord) -> Iterator[Finding]:
@@ -280,7 +286,7 @@ def _output_fault(bench: Bench, place: str, output: torch.Tensor, site: Site, re
     product = record.output.detach().to(site.y)
     if product.numel() != output.numel() or product.shape != site.y.shape:
         return  # numerics.kernel and numerics.program report shapes
-    bias = bench.obs.parameters.get(f"{site.name}.bias" if site.name else "bias")
+    bias = bench.obs.parameters.get(site.parameter("bias"))
     wanted = product if bias is None else product + bias.to(product)
     value = output.detach().to(wanted).reshape(wanted.shape)
     allowed = half_spacing(wanted, bench.precision)

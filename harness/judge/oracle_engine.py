@@ -73,7 +73,9 @@ class RunEngine:
 
     def fprop(self, call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> Forwarded:
         recipe = call.recipe if self.quantise else None
-        site = Site(len(self.sites), call.layer, call.name, recipe, x, y=x.new_empty(0))
+        # Detached: a site that held the program's own tensors would hold the autograd graph, which holds the provider
+        # and so the site, a cycle through C++ that no garbage collector sees.
+        site = Site(len(self.sites), call.layer, call.name, recipe, x.detach(), y=x.new_empty(0))
         self.sites.append(site)
         own = round_to(x, self.precision)
         if recipe is None:
@@ -86,7 +88,7 @@ class RunEngine:
         if bias is not None:
             y, linear = y + bias, linear + bias
         y = round_to(y, self.precision)
-        site.y, site.stored[FPROP] = y, y - linear
+        site.y, site.stored[FPROP] = y.clone(), y - linear  # the program may go on with y in place
         return y, site.index
 
     def recompute(self, call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> Forwarded:
@@ -100,11 +102,11 @@ class RunEngine:
         self.recomputed.append(site.index)
         if site.recipe is not None:
             self.trace.append(TraceEntry(site.recipe.label, FPROP, "recompute", site.layer, site.name))
-        return site.y, site.index
+        return site.y.clone(), site.index
 
     def dgrad(self, site: int, g: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         at = self.sites[site]
-        at.grad_output = g
+        at.grad_output = g.detach()
         own = round_to(g, self.precision)
         if at.recipe is None:
             dx = own @ w
@@ -116,7 +118,7 @@ class RunEngine:
 
     def wgrad(self, site: int, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         at = self.sites[site]
-        at.grad_output = g
+        at.grad_output = g.detach()
         used = at.operands["input"].source
         if at.recipe is None:
             dw = round_to(g, self.precision).t() @ used

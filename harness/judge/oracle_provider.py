@@ -103,7 +103,7 @@ class OracleProvider:
             raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
         self.run = RunEngine(precision_of(model_dtype), accumulator, quantise=mode == "quantised")
         self.engine: Engine = self.run
-        self._layers: list[OracleLinear] = []
+        self._layers = 0
         self._names: dict[int, str] = {}
         self._regions: list[_Region] = []
         self._in_backward = False
@@ -130,9 +130,8 @@ class OracleProvider:
     ) -> torch.nn.Module:
         """A float64 linear, whatever ``dtype`` says; layers are numbered in the order of their creation."""
         del dtype
-        layer = OracleLinear(self, len(self._layers), (out_features, in_features), bias, device)
-        self._layers.append(layer)
-        return layer
+        self._layers += 1  # a list of them would be a cycle: each layer knows its provider
+        return OracleLinear(self, self._layers - 1, (out_features, in_features), bias, device)
 
     @contextmanager
     def _autocast(self, *, enabled: bool = True, recipe: OracleRecipe | None = None) -> Iterator[None]:

@@ -88,6 +88,10 @@ class Site:
     products: dict[str, ProductRun] = field(default_factory=dict)
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
 
+    def parameter(self, kind: str) -> str:
+        """Name of the layer's ``weight`` or ``bias`` in the program's model."""
+        return f"{self.name}.{kind}" if self.name else kind
+
 
 class Hints:
     """The tap's records of one step, offered to the oracle as the outcome of roundings that it can't predict.

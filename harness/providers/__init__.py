@@ -4,4 +4,5 @@ from collections.abc import Mapping
 
 PROVIDERS: Mapping[str, str] = {
     "reference": "harness.providers.reference:ReferenceProvider",
+    "transformer_engine": "harness.providers.transformer_engine:TransformerEngineProvider",
 }

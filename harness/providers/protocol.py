@@ -13,17 +13,31 @@ if TYPE_CHECKING:
     import torch
 
 
+class ProviderUnavailable(Exception):
+    """The library behind a provider can't be used here. Raised by a provider's constructor; the cell is skipped.
+
+    ``reason`` is the verdict's reason, word for word. ``fix`` is a command that mends it, or empty.
+    """
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
+
+
 @dataclass(frozen=True)
 class Support:
     """A provider's belief about one recipe on one architecture.
 
     ``level`` is ``native``, ``emulated`` or ``unsupported``; ``reason`` is the library's own text. For an unsupported
-    recipe ``error`` names the exception class that entering must raise.
+    recipe ``error`` names the exception class that entering must raise. ``offered`` is False for a recipe that the
+    library doesn't have at all: nothing can be entered or refused, and the cell is skipped.
     """
 
     level: str
     reason: str = ""
     error: str = "RuntimeError"
+    offered: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,8 @@ class TapRecord:
 
     ``recipe`` is the label of the recipe that the op was *given*; ``product`` is fprop, dgrad or wgrad; ``phase`` is
     forward, backward or recompute; ``weight_ptr`` is ``data_ptr()`` of the layer's weight (identifies the layer).
+    ``fast_accumulation``: the kernel was asked to keep its sum in the tensor core's own precision
+    (CUBLASLT_MATMUL_DESC_FAST_ACCUM); the judge then has a wider bound for this product, and says so.
     """
 
     recipe: str
@@ -64,6 +80,7 @@ class TapRecord:
     b: Operand
     output: torch.Tensor  # (rows of A, rows of B), output dtype of the kernel
     weight_ptr: int
+    fast_accumulation: bool = False
 
 
 @dataclass(frozen=True)

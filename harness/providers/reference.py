@@ -14,7 +14,7 @@ from harness.fp8.quantizer import Quantized
 from harness.fp8.recipe import RECIPE_CLASSES, Recipe, label_of, make_recipe, recipe_from_key
 from harness.fp8.tap import Product, active, listening
 from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Provider, Support, TapRecord
-from harness.providers.reference_gemms import classify
+from harness.providers.reference_gemms import classify, is_relevant
 from harness.types import Spec
 
 
@@ -98,7 +98,7 @@ class ReferenceProvider:
 
     def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
         """The matrix products of a profiled step, one record per logical product."""
-        return classify(torch_compat.profiled_ops(profile))
+        return classify(torch_compat.profiled_ops(profile, keep=is_relevant))
 
     def _activate(self) -> None:
         support.set_emulate(self._emulate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -78,6 +79,12 @@ def classify(ops: Sequence[ProfiledOp]) -> list[GemmRecord]:
     ]
 
 
+def is_relevant(name: str) -> bool:
+    """Whether :func:`classify` looks at operators of that name."""
+    return name.startswith(_PRODUCT_PREFIX) or _is_gemm(name)
+
+
+@functools.lru_cache(maxsize=4096)
 def _is_gemm(name: str) -> bool:
     if name in _HIGH_PRECISION or name.startswith(_SCALED_MM_PREFIX):
         return True

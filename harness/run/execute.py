@@ -21,7 +21,7 @@ from harness.observe.session import observe_cell
 from harness.observe.types import Observations
 from harness.program import Case, CaseContext, Program
 from harness.providers.load import loaded_provider
-from harness.providers.protocol import LoadedProvider, ProgramProvider
+from harness.providers.protocol import LoadedProvider, ProgramProvider, ProviderUnavailable
 from harness.registry import LoadError, load
 from harness.run.host import cuda_version, device_for, resolve_arch, versions
 from harness.run.resolve import resolve
@@ -48,6 +48,8 @@ def execute_cell(cell: Cell, *, matrix: str = "", timeout: float | None = None) 
         result = _execute(cell)
     except LoadError:
         raise
+    except ProviderUnavailable as error:
+        result = _skipped(cell, error.reason)
     except Exception as error:  # whatever it is, this cell must have a result
         result = _harness_error(cell, error)
     timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
@@ -71,6 +73,9 @@ def _execute(cell: Cell) -> CellResult:
 def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
     arch = resolve_arch(cell.axes.arch)
     resolved = resolve(cell, loaded.provider, arch)
+    absent = [belief.reason for belief in resolved.support.values() if not belief.offered]
+    if absent:
+        raise ProviderUnavailable(absent[0])
     device = device_for(arch)
 
     def build(provider: ProgramProvider) -> Program:
@@ -136,6 +141,21 @@ def _fp8(obs: Observations) -> Mapping[str, Any]:
             if run is not None
         },
     }
+
+
+def _skipped(cell: Cell, reason: str) -> CellResult:
+    """The library isn't usable here, or hasn't got this cell's recipe: nothing to run and nobody's fault."""
+    return CellResult(
+        id=cell.id,
+        axes=axes_dict(cell.axes),
+        arch=resolve_arch(cell.axes.arch),
+        provider=cell.axes.provider.label,
+        case=cell.axes.case,
+        verdict=Verdict.SKIP,
+        reason=reason,
+        signature="",
+        evidence=Evidence.NONE,
+    )
 
 
 def _harness_error(cell: Cell, error: Exception) -> CellResult:

@@ -15,6 +15,7 @@ from harness.run.journal import Journal, read_journal
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled
 from harness.run.run_dir import RunDir, publish, shown
+from harness.types import Evidence
 
 INTERNAL_ERROR = 3
 
@@ -104,6 +105,18 @@ def decide(plan: RunPlan, state: Reconciled, *, interrupted: bool, stuck: bool) 
 
 def _seconds(started: str, ended: datetime.datetime) -> float:
     return round((ended - datetime.datetime.fromisoformat(started)).total_seconds(), 3) if started else 0.0
+
+
+def judged_require(require: str, picked_by: Sequence[str], count: int, planned: int) -> tuple[str, list[str]]:
+    """The evidence that a run must reach, and a note where that is less than its matrix asks for.
+
+    ``require`` is a demand on a whole plan. Cells picked one by one can't meet it (a documented refusal executes
+    nothing), nor can one shard of several; all of them together must.
+    """
+    if not picked_by or require == Evidence.TRACED.value:
+        return require, []
+    why = f"{count} of {planned} cells were picked by {', '.join(picked_by)}"
+    return Evidence.TRACED.value, [f"require {require} is not judged: {why}"]
 
 
 def digest(plan: RunPlan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -49,7 +50,8 @@ def cuda_version() -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def versions() -> dict[str, str]:
+@functools.cache
+def versions() -> Mapping[str, str]:
     """Versions of what takes part, by distribution name; what isn't installed is left out."""
     found = {"python": platform.python_version(), "cuda": torch.version.cuda or "none"}
     for name in PACKAGES:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from harness.types import Cell, CellResult
 
 SUFFIXES = (".yaml", ".yml")
+# What the pytest that commands xdist workers hands them.
+ROUND_KEY = "fp8_harness_round"
+MATRIX_KEY = "fp8_harness_matrix"
 _MARK = re.compile(rb"^schema_version\s*:", re.MULTILINE)
 
 
@@ -69,7 +72,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    matrix = named_matrix(config.args)
+    # A worker is told, so that a matrix edited while it runs doesn't change what workers collect.
+    told = getattr(config, "workerinput", {}).get(MATRIX_KEY)
+    matrix = Path(told) if told is not None else named_matrix(config.args)
     if matrix is not None:
         from harness.run.pytest_roles import activate
 

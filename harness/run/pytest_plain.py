@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from harness.plan import Plan, PlanError, load_matrix
 from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import child_defaults, now, of_run, refusals
-from harness.run.finish import Finished, finish
+from harness.run.finish import Finished, finish, judged_require
 from harness.run.journal import read_journal
 from harness.run.order import expensive_first
 from harness.run.plan_file import Round, RunPlan, write_plan, write_round
@@ -30,6 +31,7 @@ from harness.run.supervise import Observer, Supervisor
 from harness.types import CellResult
 
 COMPLETE_MODES = ("load", "worksteal")
+MAX_TIMEOUT = 1e6
 
 
 def activate_plain(config: pytest.Config, matrix: Path) -> None:
@@ -45,7 +47,7 @@ def activate_plain(config: pytest.Config, matrix: Path) -> None:
         config.pluginmanager.register(Cells(matrix, plan, entry, None))
         return
     distribute(config)
-    workers = len(config.getoption("tx")) if is_distributed(config) else 0
+    workers = worker_count(config.getoption("tx")) if is_distributed(config) else 0
     plan = dataclasses.replace(plan, workers=workers)
     os.environ.update(child_defaults(os.environ))
     try:
@@ -57,7 +59,7 @@ def activate_plain(config: pytest.Config, matrix: Path) -> None:
     cells = None if workers else Cells(matrix, plan, entry, run)
     if cells is None:
         allow_restarts(config, len(plan.cells))
-        config.pluginmanager.register(Workers(run, plan, entry))
+        config.pluginmanager.register(Workers(matrix, run, plan, entry))
     else:
         config.pluginmanager.register(cells)
     config.pluginmanager.register(PlainRun(run, plan, entry, cells))
@@ -88,8 +90,17 @@ def distribute(config: pytest.Config) -> None:
         config.option.dist, config.option.tx, config.option.numprocesses = "load", ["popen"], 1
 
 
+def worker_count(specs: Sequence[str]) -> int:
+    """Workers of xdist's ``--tx`` specifications: ``popen`` is one, ``3*popen`` are three."""
+    heads = (spec.partition("*")[0] for spec in specs)
+    return sum(int(head) if head.isdigit() else 1 for head in heads)
+
+
 def make_plan(config: pytest.Config, path: Path) -> RunPlan:
     """Raises pytest.UsageError with one message for each mistake in the matrix."""
+    timeout: float = config.getoption("harness_timeout")
+    if not 0 < timeout < MAX_TIMEOUT:
+        raise pytest.UsageError(f"--harness-timeout {timeout:g}: expected a number of seconds above 0")
     try:
         matrix = load_matrix(path)
     except PlanError as error:
@@ -102,7 +113,7 @@ def make_plan(config: pytest.Config, path: Path) -> RunPlan:
         require=matrix.require,
         cells=full.cells,
         planned=len(full.cells),
-        timeout=config.getoption("harness_timeout"),
+        timeout=timeout,
         maxfail=config.getoption("maxfail") or 0,
         command=("pytest", *map(str, config.invocation_params.args)),
         env=of_run(os.environ),
@@ -124,6 +135,7 @@ class PlainRun:
         self._results: Sequence[CellResult] = ()
         self._message = ""
         self._say: Callable[[str], None] = lambda text: None
+        self._picked_by: list[str] = []
 
     def pytest_report_header(self) -> str:
         where = f"{self._plan.workers} worker(s)" if self._plan.workers else "this process: a crash ends the run"
@@ -133,6 +145,9 @@ class PlainRun:
         reporter = session.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             self._say = reporter.write_line
+        config = session.config
+        named = any("::" in argument for argument in config.args)
+        self._picked_by = ["a node id"] * named + ["--last-failed"] * bool(config.getoption("lf", False))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and cell_name(report.nodeid) not in self._plan.by_id:
@@ -143,20 +158,28 @@ class PlainRun:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        with Interrupts() as interrupts:
-            first = RoundEnd(self._entry, self._plan.workers, int(exitstatus), stopped=self._interrupted)
-            supervisor = Supervisor(
-                self._run,
-                self._selected(),
-                self._entry.ids,
-                self._plan.workers,
-                observer=Observer(note=lambda text: self._say(f"fp8 harness: {text}")),
-                interrupts=interrupts,
-                ends=[first],
-            )
-            resume = self._may_resume(int(exitstatus))
-            code = self._conclude(supervisor, resume=resume)
-        session.exitstatus = merged(code, int(exitstatus), gave_up=not resume, others_failed=self._foreign_failures > 0)
+        status = int(exitstatus)
+        resume = self._may_resume(status)
+        try:
+            with Interrupts() as interrupts:
+                code = self._conclude(self._supervisor(status, interrupts), resume=resume)
+        except Exception:  # a defect of the harness; pytest would end with 1 as if a test had failed
+            self._message = f"internal error; what was recorded is in {self._run.work}\n{traceback.format_exc()}"
+            code = int(pytest.ExitCode.INTERNAL_ERROR)
+        session.exitstatus = merged(code, status, gave_up=not resume, others_failed=self._foreign_failures > 0)
+
+    def _supervisor(self, status: int, interrupts: Interrupts) -> Supervisor:
+        plan = self._selected()
+        require, notes = judged_require(plan.require, self._picked_by, len(plan.cells), plan.planned)
+        return Supervisor(
+            self._run,
+            dataclasses.replace(plan, require=require, notes=tuple(notes)),
+            self._entry.ids,
+            plan.workers,
+            observer=Observer(note=lambda text: self._say(f"fp8 harness: {text}")),
+            interrupts=interrupts,
+            ends=[RoundEnd(self._entry, plan.workers, status, stopped=self._interrupted)],
+        )
 
     def _selected(self) -> RunPlan:
         """The plan without what -k, --deselect or --lf took away."""

@@ -24,12 +24,12 @@ import pytest
 from harness.run import run_dir
 from harness.run.journal import JournalWriter
 from harness.run.plan_file import Round, RunPlan, read_plan, read_round
+from harness.run.plugin import MATRIX_KEY, ROUND_KEY
 from harness.run.pytest_cells import Cells
 from harness.run.reconcile import Reconciled
 from harness.run.run_dir import RunDir
 from harness.types import Verdict
 
-ROUND_KEY = "fp8_harness_round"
 CONTROLLER = "controller"
 
 
@@ -54,7 +54,7 @@ def activate(config: pytest.Config, matrix: Path) -> None:
     leave_with_parent()
     if is_distributed(config):
         allow_restarts(config, len(entry.ids))
-        config.pluginmanager.register(Workers(run, plan, entry))
+        config.pluginmanager.register(Workers(matrix, run, plan, entry))
     else:
         config.pluginmanager.register(Cells(matrix, plan, entry, run))
         config.pluginmanager.register(Silent())
@@ -99,7 +99,8 @@ def leave_with_parent() -> None:
 class Workers:
     """In the pytest that commands xdist workers: hand them their round, and write down how they die."""
 
-    def __init__(self, run: RunDir, plan: RunPlan, entry: Round) -> None:
+    def __init__(self, matrix: Path, run: RunDir, plan: RunPlan, entry: Round) -> None:
+        self._matrix = matrix
         self._session: Any = None  # xdist's DSession, which has no type that one could name
         self._run = run
         self._plan = plan
@@ -110,6 +111,7 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[ROUND_KEY] = str(self._run.round_file(self._entry.number))
+        node.workerinput[MATRIX_KEY] = str(self._matrix)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session.config.pluginmanager.getplugin("dsession")
@@ -164,7 +166,8 @@ def amend(report: pytest.TestReport, state: Reconciled, cell_id: str) -> None:
     result = next((result for result in state.results if result.id == cell_id), None)
     if result is None or cell_id in state.unstarted:
         # xdist blames the next item when a worker dies between two; that one is still to be run.
-        report.longrepr = f"{cell_id}: its worker died before it was started; it will be started again"
+        report.outcome = "skipped"
+        report.longrepr = ("", 0, f"{cell_id}: its worker died before it was started; it will be started again")
         return
     if result.verdict.is_red and result.gates:
         report.longrepr = "\n\n".join(filter(None, [f"{result.verdict.value}: {result.reason}", result.detail]))

@@ -86,7 +86,10 @@ def command(run: RunDir, entry: Round, *, workers: int, maxfail: int) -> list[st
     """The pytest command of a round. It reads no configuration of the user's: the front's options are all there are."""
     matrix = run.plan.with_name(MATRIX_COPY)
     words = [sys.executable, "-m", "pytest", str(matrix), "--harness-round", str(run.round_file(entry.number))]
-    words += ["-p", "harness.run.plugin", "-p", "no:fp8_harness", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+    words += ["-p", "harness.run.plugin", "-p", "no:fp8_harness"]
+    # What a cell's process does shall depend on the cell: no capturing of warnings, logs or output around it.
+    for name in ("cacheprovider", "faulthandler", "warnings", "logging"):
+        words += ["-p", f"no:{name}"]
     words += ["-c", str(_configuration(run)), "--rootdir", os.getcwd(), "--noconftest", "--capture=no", "-v"]
     if maxfail:
         words += ["--maxfail", str(maxfail)]

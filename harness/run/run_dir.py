@@ -106,6 +106,7 @@ def create(run_id: str, report_dir: str | None) -> RunDir:
             path.mkdir(parents=True)
         _hold(run.work)
     except OSError as error:
+        discard(run)
         raise RunDirError(f"{final}: can't write a report there: {error.strerror or error}") from error
     return run
 

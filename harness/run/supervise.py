@@ -132,7 +132,7 @@ class Supervisor:
             self.observer.started(record.cell_id, record.worker)
         elif record.type == "end":
             self._running.pop(record.worker, None)
-            if record.result.verdict not in RETRIED:
+            if record.attempt == 1 and record.result.verdict not in RETRIED:
                 self._tell_one(record.result)
         elif record.type == "exit":
             cell_id = self._running.pop(str(record.data.get("of")), None)

@@ -97,7 +97,7 @@ def gradients(
     model.zero_grad(set_to_none=True)
     x.grad = None
     y = function(x, *arguments)
-    y.backward(torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape))
+    y.backward(torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=y.device).reshape(y.shape))
     return [y.detach().clone()] + [
         tensor.grad.clone() for tensor in (x, *model.parameters()) if tensor.grad is not None
     ]

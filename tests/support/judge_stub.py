@@ -5,7 +5,7 @@ It shares nothing with ``harness.fp8`` nor with the oracle: casts are torch's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -202,29 +202,37 @@ def axes_for(recipe: str | Spec = "float8_current_scaling", **changes: Any) -> A
     )
 
 
-def builder(axes: Axes) -> Any:
+BuildCase = Callable[[CaseContext], Program]
+
+
+def builder(axes: Axes, case: BuildCase) -> Callable[[ProgramProvider], Program]:
     inner = Spec(PARTNERS[axes.recipe.name])
 
     def build(provider: ProgramProvider) -> Program:
         own = isinstance(provider, StubProvider)
         dtype = getattr(torch, axes.dtype) if own else torch.float64
-        return CASE.build(CaseContext(provider, axes, inner, torch.device("cpu"), dtype))
+        return case(CaseContext(provider, axes, inner, torch.device("cpu"), dtype))
 
     return build
 
 
-def run_stub(provider: StubProvider, axes: Axes) -> tuple[RunSeen, Program, Batches]:
-    program = build_program(builder(axes), provider, axes)
+def run_stub(provider: StubProvider, axes: Axes, case: BuildCase) -> tuple[RunSeen, Program, Batches]:
+    program = build_program(builder(axes, case), provider, axes)
     batches = Batches(program, axes, kept=program.expects.steps)
     run = run_steps(program, batches, provider.records, program.forward, lambda phase: None, ("eager", "eager"))
     return run, program, batches
 
 
-def observe(axes: Axes, eager: StubProvider | None = None, compiled: StubProvider | None = None) -> Observations:
+def observe(
+    axes: Axes,
+    eager: StubProvider | None = None,
+    compiled: StubProvider | None = None,
+    case: BuildCase = CASE.build,
+) -> Observations:
     """Observations of a cell whose eager run is ``eager`` and whose compiled run, if any, is ``compiled``."""
-    run, program, batches = run_stub(eager or StubProvider(), axes)
+    run, program, batches = run_stub(eager or StubProvider(), axes, case)
     parameters, drawn = parameters_of(program), batches.drawn()
-    build = builder(axes)
+    build = builder(axes, case)
     return Observations(
         evidence=Evidence.EMULATED,
         arch="cpu",
@@ -233,6 +241,6 @@ def observe(axes: Axes, eager: StubProvider | None = None, compiled: StubProvide
         parameters=parameters,
         batches=drawn,
         eager=run,
-        eager_again=run_stub(type(eager)() if eager else StubProvider(), axes)[0],
-        compiled=run_stub(compiled, axes)[0] if compiled is not None else None,
+        eager_again=run_stub(type(eager)() if eager else StubProvider(), axes, case)[0],
+        compiled=run_stub(compiled, axes, case)[0] if compiled is not None else None,
     )

@@ -1,0 +1,32 @@
+# make run: judge configs/ci.yaml on this machine.   make test: the tests of the harness itself.
+# Both make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+MATRIX ?= ci.yaml
+ARGS ?=
+
+.PHONY: run test lint clean
+
+run: $(STAMP)
+	$(BIN)/python runner.py --matrix $(MATRIX) $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+# Installed again only when what is to be installed has changed.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Python 3.10 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
