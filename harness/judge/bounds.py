@@ -88,8 +88,8 @@ def never_promoted(promoted: Accumulator, k: int) -> Accumulator:
     """The same tensor core when it keeps the running sum of all ``k`` products in its own precision.
 
     Each instruction cuts 33 addends at 2^-14 of the running sum. On data of one sign that sum is i/n of the result
-    after i of n = k / 32 instructions, so the cuts add up to (n + 1) / 2 of it, where a group of 128 (n = 4) has 2.5: the
-    bounds grow by (n + 1) / 5. On data of mixed signs it grows like sqrt(i / n), which gives very nearly the same
+    after i of n = k / 32 instructions, so the cuts add up to (n + 1) / 2 of it, where a group of 128 (n = 4) has 2.5:
+    the bounds grow by (n + 1) / 5. On data of mixed signs it grows like sqrt(i / n), which gives very nearly the same
     factor, 2 n / 3 over 3.07.
     """
     instructions = math.ceil(k / INSTRUCTION_PRODUCTS)
@@ -105,8 +105,8 @@ def never_promoted(promoted: Accumulator, k: int) -> Accumulator:
     )
 
 
-# "Currently this flag has an effect on Ada and Hopper" (cuBLAS documentation, CUBLASLT_MATMUL_DESC_FAST_ACCUM). On every
-# other architecture a kernel that was asked for fast accumulation is held to the usual bound.
+# Where the flag has an effect at all (cuBLAS documentation, CUBLASLT_MATMUL_DESC_FAST_ACCUM). On every other
+# architecture a kernel that was asked for fast accumulation is held to the usual bound.
 FAST_ARCHITECTURES = ("sm89", "sm90")
 
 ACCUMULATORS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +31,12 @@ class DelayedScale:
 
 def _supported(recipe: Any) -> None:
     """For versions whose modules have nothing of the kind to ask."""
+
+
+def _outside_dynamo(function: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
+    """The result of ``function``, whose frames torch.compile doesn't look at."""
+    y: torch.Tensor = torch.compiler.disable(function)(*args)  # type: ignore[no-untyped-call]
+    return y
 
 
 class TELinear(torch.nn.Module):
@@ -70,7 +77,7 @@ class TELinear(torch.nn.Module):
         if recipe.delayed():
             self._check_support(recipe)
             # Dynamo keeps out, as it does of Transformer Engine's own modules. Traced code was refused a line above.
-            y = torch.compiler.disable(self._forward_delayed)(flat, recipe)
+            y = _outside_dynamo(self._forward_delayed, flat, recipe)
         else:
             if not torch.compiler.is_compiling():
                 te_recipes.note(recipe)

@@ -182,7 +182,7 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
 
 def _install(name: str, implementation: Any, fake: Any) -> None:
     # Where a frame has fallen back to eager, Dynamo compiles every frame that runs below it, an operator's body too.
-    body = torch.compiler.disable(implementation, reason="the body of an operator")
+    body = torch.compiler.disable(implementation)  # type: ignore[no-untyped-call]
     _LIBRARY.impl(name, body, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
 

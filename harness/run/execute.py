@@ -145,32 +145,26 @@ def _fp8(obs: Observations) -> Mapping[str, Any]:
 
 def _skipped(cell: Cell, reason: str) -> CellResult:
     """The library isn't usable here, or hasn't got this cell's recipe: nothing to run and nobody's fault."""
-    return CellResult(
-        id=cell.id,
-        axes=axes_dict(cell.axes),
-        arch=resolve_arch(cell.axes.arch),
-        provider=cell.axes.provider.label,
-        case=cell.axes.case,
-        verdict=Verdict.SKIP,
-        reason=reason,
-        signature="",
-        evidence=Evidence.NONE,
-    )
+    return _unobserved(cell, Verdict.SKIP, reason)
 
 
 def _harness_error(cell: Cell, error: Exception) -> CellResult:
     """An exception that no observer caught: a defect of the harness or of a case file, shown with its stack."""
     finding = Finding("harness.error", "no exception in the harness", f"{type(error).__name__}: {error}")
+    result = _unobserved(cell, Verdict.ERROR, str(finding), (finding,))
+    return dataclasses.replace(result, detail="".join(traceback.format_exception(error)))
+
+
+def _unobserved(cell: Cell, verdict: Verdict, reason: str, findings: tuple[Finding, ...] = ()) -> CellResult:
     return CellResult(
         id=cell.id,
         axes=axes_dict(cell.axes),
         arch=resolve_arch(cell.axes.arch),
         provider=cell.axes.provider.label,
         case=cell.axes.case,
-        verdict=Verdict.ERROR,
-        reason=str(finding),
-        signature=signature_of(Verdict.ERROR, (finding,), str(finding)),
+        verdict=verdict,
+        reason=reason,
+        signature=signature_of(verdict, findings, reason),
         evidence=Evidence.NONE,
-        findings=(finding,),
-        detail="".join(traceback.format_exception(error)),
+        findings=findings,
     )
