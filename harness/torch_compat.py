@@ -189,7 +189,9 @@ def profiled_ops(
 ) -> list[ProfiledOp]:
     """Operator calls of a finished profile with their argument dtypes, nested by time within their thread.
 
-    ``keep`` chooses by name; a call whose parent isn't kept hangs on the next kept one around it. Needs ``record_shapes=True``: the profiler has no dtypes otherwise.
+    ``keep`` chooses by name; a call whose parent is not kept hangs on the next kept one around it.
+
+    Needs ``record_shapes=True``: the profiler has no dtypes otherwise.
     """
     if profile.profiler is None or profile.profiler.kineto_results is None:  # 2.11, 2.13, 2.14
         raise RuntimeError("the profile holds no events: it was not started and stopped")

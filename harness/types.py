@@ -146,7 +146,10 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A known red. ``kind`` is ``xfail`` (strict) or ``quarantine`` (runs, is shown, never gates)."""
+    """A known red. ``kind`` is ``xfail`` (strict) or ``quarantine`` (runs, is shown, never gates).
+
+    ``url`` is empty where no public report exists.
+    """
 
     kind: str
     reason: str
@@ -156,6 +159,7 @@ class Waiver:
     versions: tuple[tuple[str, str], ...] = ()  # PEP 440 ranges for torch, te, cuda
     where: str = ""  # file:line of the entry
     when: tuple[tuple[str, Any], ...] = ()
+    checks: tuple[str, ...] = ()  # the only checks that it forgives; empty: any
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -125,10 +123,3 @@ def test_switched_off_compilation_is_an_error_not_a_pass(monkeypatch: pytest.Mon
     result = run("", fullgraph=True)
     assert result.verdict is Verdict.ERROR
     assert "switched off" in result.reason
-
-
-def test_repro_command_is_quoted() -> None:
-    axes = Axes("toy_linear", Spec("reference"), Spec("float8_current_scaling"))
-    cell = Cell("toy_linear[provider=reference]", axes, None)
-    result = execute_cell(dataclasses.replace(cell), matrix="my file.yaml")
-    assert result.repro == "python runner.py --matrix 'my file.yaml' --cell 'toy_linear[provider=reference]' -n 0"

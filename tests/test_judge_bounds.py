@@ -16,7 +16,9 @@ from harness.judge.bounds import (
     accumulation_bound,
     accumulation_excess,
     accumulator_of,
+    accumulator_of_product,
     admissible_difference,
+    never_promoted,
 )
 from harness.judge.compare import Worst, within
 from harness.judge.formats import Precision, precision_of, round_to
@@ -91,6 +93,37 @@ def test_a_truncating_accumulator_promoted_every_128_is_within_hoppers_bound(kin
 def test_fourteen_bits_never_promoted_are_outside_hoppers_bound_on_long_positive_sums() -> None:
     a, b = operands("positive", 8192, rows=8)
     assert judged(tensor_core(a, b, 14, promote=None).float(), a, b, HOPPER, torch.float32).ratio > 2
+
+
+@pytest.mark.parametrize("k", [128, 1024, 8192])
+@pytest.mark.parametrize("kind", DATA_KINDS)
+def test_a_truncating_accumulator_that_is_never_promoted_is_within_its_own_bound(kind: str, k: int) -> None:
+    a, b = operands(kind, k, rows=8)
+    own = never_promoted(HOPPER, k)
+    assert judged(tensor_core(a, b, 14, promote=None).float(), a, b, own, torch.float32).ok
+    assert judged(tensor_core(a, b, 15, promote=None).float(), a, b, own, torch.float32).ratio < 0.5
+
+
+@pytest.mark.parametrize("k", [128, 1024])
+@pytest.mark.parametrize("bits", [10, 8])
+def test_fewer_bits_that_are_never_promoted_are_outside_the_wider_bound_too(bits: int, k: int) -> None:
+    a, b = operands("positive", k, rows=8)
+    worst = judged(tensor_core(a, b, bits, promote=None).float(), a, b, never_promoted(HOPPER, k), torch.float32)
+    assert worst.ratio > 1.2
+
+
+@pytest.mark.parametrize(("k", "measured"), [(128, -10), (1024, -6), (8192, -4)])
+def test_the_wider_bound_holds_what_was_measured_and_is_not_ten_times_wider(k: int, measured: int) -> None:
+    assert 1.2 < never_promoted(HOPPER, k).factor(k) / 2.0**measured < 10
+
+
+def test_only_kernels_asked_for_it_and_only_where_it_exists_have_the_wider_bound() -> None:
+    for arch in ACCUMULATORS:
+        usual = accumulator_of(arch).factor(1024)
+        assert accumulator_of_product(arch, 1024, fast=False).factor(1024) == usual
+        wider = accumulator_of_product(arch, 1024, fast=True).factor(1024) > usual
+        assert wider == (arch in ("sm89", "sm90"))
+    assert accumulator_of_product("sm90", 128, fast=True).factor(128) == HOPPER.factor(128)
 
 
 def test_dropping_one_product_of_many_is_seen() -> None:

@@ -26,6 +26,32 @@ def waiver(**changes: object) -> Waiver:
 
 
 @pytest.mark.parametrize(
+    ("checks", "failed", "after"),
+    [
+        (("error.refusal",), {"error.refusal"}, Verdict.XFAIL),
+        (("error.refusal", "compile.graphs"), {"error.refusal"}, Verdict.XFAIL),
+        ((), {"error.refusal", "numerics.codes"}, Verdict.XFAIL),
+        (("error.refusal",), {"error.refusal", "numerics.codes"}, Verdict.FAIL),
+    ],
+)
+def test_a_waiver_that_names_checks_forgives_no_other(
+    checks: tuple[str, ...], failed: set[str], after: Verdict
+) -> None:
+    result = apply_waivers(Verdict.FAIL, (waiver(checks=checks),), "sm90", VERSIONS, TODAY, failed)
+    assert result.verdict is after
+    assert any("does not cover numerics.codes" in note for note in result.notes) == (after is Verdict.FAIL)
+
+
+def test_a_waiver_that_names_checks_is_still_strict() -> None:
+    assert apply_waivers(Verdict.PASS, (waiver(checks=("a.b",)),), "sm90", VERSIONS, TODAY).verdict is Verdict.XPASS
+
+
+def test_a_waiver_without_a_report_says_so_by_silence() -> None:
+    result = apply_waivers(Verdict.FAIL, (waiver(url=""),), "sm90", VERSIONS, TODAY)
+    assert result.notes == ("waiver te.yaml:3: known",)
+
+
+@pytest.mark.parametrize(
     ("kind", "before", "after", "gates"),
     [
         ("xfail", Verdict.FAIL, Verdict.XFAIL, True),

@@ -191,6 +191,12 @@ def test_a_waiver_carries_all_of_its_entry() -> None:
     )
 
 
+def test_a_waiver_may_name_checks_and_need_not_have_a_report() -> None:
+    waiver = "{kind: xfail, when: {seed: 0}, checks: [error.refusal, a.b_c], reason: r, owner: o, expires: 2030-01-01}"
+    (cell,) = load(f"matrix: {{recipe: [{MX}]}}\nwaivers: [{waiver}]\n").full.cells
+    assert (cell.expect.waivers[0].checks, cell.expect.waivers[0].url) == (("error.refusal", "a.b_c"), "")
+
+
 def test_an_expired_waiver_is_carried() -> None:
     """Expiry is a verdict of that cell, not an error of the file: the run goes on."""
     waiver = "{kind: xfail, when: {seed: 0}, reason: r, url: https://a.b, owner: o, expires: 2001-01-01}"

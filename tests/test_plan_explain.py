@@ -354,6 +354,14 @@ WAIVERS = {
             "3:114: not a date: '2026-02-30' (day is out of range for month)",
         ],
     ),
+    "checks": (
+        GOOD + "waivers:\n" + WAIVER.replace("reason", "checks: [refusal], reason"),
+        ["4:49: expected the name of a check, such as error.refusal, got 'refusal'"],
+    ),
+    "no checks": (
+        GOOD + "waivers:\n" + WAIVER.replace("reason", "checks: [], reason"),
+        ["4:48: an empty list: at least one value is needed"],
+    ),
     "spelling of a date": (
         GOOD + "waivers:\n" + WAIVER.replace("2030-01-01", "20300101"),
         ["4:103: expected a date YYYY-MM-DD, got '20300101'"],

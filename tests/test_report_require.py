@@ -13,7 +13,7 @@ from harness.report.evidence import (
     unjudged,
 )
 from harness.report.require import exit_code, require_findings
-from harness.types import Evidence, Verdict
+from harness.types import Evidence, Spec, Verdict
 from tests.support.report_fakes import BYTES, ci_axes, crashed_results, green_results, mixed_results, passed, red
 
 NATIVE, EMULATED, DELAYED = ci_axes()[10], ci_axes()[30], ci_axes()[0]
@@ -52,6 +52,13 @@ def test_levels_are_ordered(require: str, evidence: Evidence, met: bool) -> None
 def test_one_cell_of_a_recipe_is_enough() -> None:
     traced = passed(dataclasses.replace(NATIVE, arch="sm100"))
     assert require_findings("native", [traced, passed(NATIVE)]) == []
+
+
+def test_fields_make_no_other_recipe() -> None:
+    waived = dataclasses.replace(NATIVE, recipe=Spec(NATIVE.recipe.name, (("amax_epsilon", 0.5),)))
+    results = [passed(NATIVE), red(passed(waived), BYTES, verdict=Verdict.XFAIL)]
+    assert require_findings("native", results) == []
+    assert len(require_findings("native", results[1:])) == 1
 
 
 def test_each_provider_must_reach_it_by_itself() -> None:

@@ -10,12 +10,12 @@ from harness.types import Verdict
 CRASH = """Fatal Python error: Segmentation fault
 
 Thread 0x00007f01 (most recent call first):
-  File "/home/me/threads.py", line 7 in wait
+  File "/project/threads.py", line 7 in wait
 
 Current thread 0x00007f02 (most recent call first):
   File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
   File "/env/lib/python3.11/site-packages/torch/_ops.py", line 1 in call
-  File "/home/me/cases/mine.py", line 12 in forward
+  File "/project/cases/mine.py", line 12 in forward
   File "/repo/harness/run/cell_process.py", line 94 in run
   File "/env/lib/python3.11/site-packages/_pytest/runner.py", line 184 in call
 
@@ -23,18 +23,18 @@ Extension modules: numpy._core (total: 1)
 """
 TIMEOUT = """Timeout (0:00:02)!
 Thread 0x00007f01 (most recent call first):
-  File "/home/me/threads.py", line 7 in wait
+  File "/project/threads.py", line 7 in wait
 
 Thread 0x00007f02 (most recent call first):
-  File "/home/me/cases/mine.py", line 30 in loop
-  File "/home/me/cases/mine.py", line 12 in forward
+  File "/project/cases/mine.py", line 30 in loop
+  File "/project/cases/mine.py", line 12 in forward
 """
 
 
 def test_a_fatal_signal_is_a_crash_with_its_name_stack_and_site() -> None:
     death = examine(CRASH, "", -11, 120)
     assert (death.verdict, death.check, death.reason) == (Verdict.CRASH, "run.crash", "Segmentation fault")
-    assert death.site == "/home/me/cases/mine.py:12"
+    assert death.site == "/project/cases/mine.py:12"
     assert "string_at" in death.stack
     assert "_pytest" not in death.stack
     assert "Extension modules" not in death.stack
@@ -43,7 +43,7 @@ def test_a_fatal_signal_is_a_crash_with_its_name_stack_and_site() -> None:
 def test_a_timeout_names_its_limit_and_the_main_thread() -> None:
     death = examine(TIMEOUT, "", 1, 2.0)
     assert (death.verdict, death.check, death.reason) == (Verdict.TIMEOUT, "run.timeout", "still running after 2 s")
-    assert death.site == "/home/me/cases/mine.py:30"
+    assert death.site == "/project/cases/mine.py:30"
 
 
 @pytest.mark.parametrize(

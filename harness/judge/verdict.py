@@ -13,12 +13,10 @@ from harness.judge.numerics import NumericsVerdict, judge_numerics
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.support_table import judge_support
 from harness.judge.waivers import apply_waivers
-from harness.types import Evidence, Finding, Verdict
+from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 
 # Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
 CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS)
-
-RETIRE_WORKER = "retire-worker"
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,8 @@ def _conclude(
         verdict = special[0] if special else verdict
         if not special and any(error.phase == "build" for error in obs.errors):
             verdict = Verdict.ERROR
-    waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today)
+    failed = {finding.check for finding in findings}
+    waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today, failed)
     findings = [*waived.findings, *findings]
     notes = [*obs.notes, *numerics.notes, *waived.notes]
     if any(poisons_worker(error) for error in obs.errors):

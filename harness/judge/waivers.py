@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
@@ -47,13 +47,19 @@ def _in_range(installed: str | None, spec: str) -> bool:
 
 
 def apply_waivers(
-    verdict: Verdict, waivers: tuple[Waiver, ...], arch: str, versions: Mapping[str, str], today: datetime.date
+    verdict: Verdict,
+    waivers: tuple[Waiver, ...],
+    arch: str,
+    versions: Mapping[str, str],
+    today: datetime.date,
+    failed: Collection[str] = (),
 ) -> Waived:
-    """Turn a verdict into what the waivers make of it.
+    """Turn a verdict into what the waivers make of it. ``failed``: names of the checks that found something.
 
     ``xfail`` is strict: a waived cell that passes is ``xpass``, which is red. An expired waiver forgives nothing and is
     a red of its own, so that it is seen even on a cell that passes. Only ``fail`` can be an expected failure: a crash,
-    a hang or an error of the harness is not what anybody waived.
+    a hang or an error of the harness is not what anybody waived. Nor is a finding of a check that a waiver which names
+    checks doesn't name: it leaves the cell red.
     """
     notes: list[str] = []
     for waiver in waivers:
@@ -63,7 +69,11 @@ def apply_waivers(
         if datetime.date.fromisoformat(waiver.expires) < today:
             finding = Finding("waiver.expired", f"a waiver valid on {today}", f"expired {waiver.expires}", waiver.where)
             return Waived(Verdict.FAIL if not verdict.is_red else verdict, True, tuple(notes), (finding,))
-        notes.append(f"waiver {waiver.where}: {waiver.reason} ({waiver.url})")
+        beyond = sorted(set(failed) - set(waiver.checks)) if waiver.checks else []
+        if beyond:
+            notes.append(f"waiver {waiver.where} does not cover {', '.join(beyond)}")
+            continue
+        notes.append(f"waiver {waiver.where}: {waiver.reason}" + (f" ({waiver.url})" if waiver.url else ""))
         if waiver.kind == "quarantine":
             return Waived(verdict, False, tuple(notes))
         if verdict is Verdict.FAIL:

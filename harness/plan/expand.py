@@ -124,10 +124,11 @@ def _waiver(entry: WaiverEntry, pattern: dict[str, tuple[Any, ...]], where: str)
     return Waiver(
         kind=entry.kind,
         reason=entry.reason,
-        url=entry.url,
+        url=entry.url or "",
         owner=entry.owner,
         expires=entry.expires,
         versions=tuple(sorted(ranges)),
         where=where,
         when=spelled(pattern),
+        checks=tuple(entry.checks or ()),
     )

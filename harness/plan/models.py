@@ -25,6 +25,7 @@ REQUIRED_EVIDENCE = ("native", "emulated", "traced")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_CHECK = re.compile(r"[a-z_]\w*\.[a-z_]\w*")
 
 
 def _check_name(value: str) -> str:
@@ -73,6 +74,12 @@ def _check_range(value: str) -> str:
 def _check_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+\S*", value):
         raise problem(f"expected a URL (https://…), got {describe(value)}")
+    return value
+
+
+def _check_check(value: str) -> str:
+    if not _CHECK.fullmatch(value):
+        raise problem(f"expected the name of a check, such as error.refusal, got {describe(value)}")
     return value
 
 
@@ -141,8 +148,11 @@ class WaiverEntry(Strict):
     kind: Annotated[str, OneOf("kind of waiver", KINDS)]
     when: Pattern
     versions: Annotated[Versions, AfterValidator(_check_not_empty)] = absent()
+    checks: Annotated[list[Annotated[Text, AfterValidator(_check_check)]], Field(min_length=1)] = absent(
+        "the only checks that may fail, such as error.refusal: any other finding leaves the cell red; default: any"
+    )
     reason: Text
-    url: Annotated[Text, AfterValidator(_check_url)]
+    url: Annotated[Text, AfterValidator(_check_url)] = absent("the public report, where there is one")
     owner: Text
     expires: Annotated[Text, AfterValidator(_check_date)] = Field(description="YYYY-MM-DD, the last day it holds")
 

@@ -120,6 +120,24 @@ def findings() -> list[DoctorFinding]:
     return [DoctorFinding("transformer_engine", True, _listed(found))]
 
 
+def cudnn_finding() -> DoctorFinding | None:
+    """The cuDNN of this process; None for a torch without CUDA.
+
+    Transformer Engine loads the cuDNN that it finds, and torch then meets that one. An older one than torch was built
+    for makes torch raise on every use of cuDNN and on the mere question for its version. FP8 GEMMs don't use it.
+    """
+    if torch.version.cuda is None:
+        return None
+    try:
+        version: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        fix = f"pip install --upgrade nvidia-cudnn-cu{torch.version.cuda.partition('.')[0]}"
+        return DoctorFinding("cuDNN", False, " ".join(str(error).split()), fix)
+    if version is None:
+        return DoctorFinding("cuDNN", True, "not available")
+    return DoctorFinding("cuDNN", True, f"{version // 10000}.{version // 100 % 100}.{version % 100}")
+
+
 def release(version: str) -> tuple[int, int]:
     """(major, minor) of a version string; (0, 0) for one that holds no numbers."""
     match = re.match(r"(\d+)\.(\d+)", version)

@@ -38,7 +38,9 @@ class TransformerEngineProvider:
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions, what each recipe can do here, and the environment variables that change Transformer Engine."""
-        return [*te_stack.findings(), *self._recipe_findings(), *_environment_findings()]
+        cudnn = te_stack.cudnn_finding()
+        findings = [*te_stack.findings(), *([cudnn] if cudnn else [])]
+        return [*findings, *self._recipe_findings(), *_environment_findings()]
 
     def supports(self, recipe: Spec, arch: str) -> Support:
         """The library's belief about ``recipe`` on ``arch``."""

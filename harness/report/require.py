@@ -1,8 +1,8 @@
 """Whether a run earned the level of evidence that its matrix requires, and which exit code it ends with.
 
-The rule: each supported recipe of the selection, per provider, passes at least one cell at the required level or better
-(native > emulated > traced). What counts is a plain ``pass``; where the cell executed, one whose FP8 arithmetic was
-judged. Therefore
+The rule: each supported recipe of the selection, per provider and whatever its fields, passes at least one cell at the
+required level or better (native > emulated > traced). What counts is a plain ``pass``; where the cell executed, one
+whose FP8 arithmetic was judged. Therefore
 
 * a negative cell counts neither way: a recipe with nothing but negative cells is not supported here;
 * a documented refusal (DelayedScaling under compile) counts neither way, unless the cell also ran eagerly and that
@@ -59,7 +59,8 @@ def require_findings(require: str, results: Sequence[CellResult]) -> list[str]:
 def _by_recipe(results: Sequence[CellResult]) -> dict[tuple[str, str], list[CellResult]]:
     grouped: dict[tuple[str, str], list[CellResult]] = {}
     for result in results:
-        grouped.setdefault((result.provider, str(result.axes.get("recipe", ""))), []).append(result)
+        recipe = str(result.axes.get("recipe", "")).partition("(")[0]
+        grouped.setdefault((result.provider, recipe), []).append(result)
     return grouped
 
 

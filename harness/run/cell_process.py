@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import resource
 import sys
@@ -52,6 +53,7 @@ class CellProcess:
         # A debugger needs the terminal, so only workers send their output to a file.
         self._log = run.log_file(process) if worker != IN_PROCESS else None
         self._retired = False
+        self._settled = False
 
     @property
     def retired(self) -> bool:
@@ -88,8 +90,17 @@ class CellProcess:
                 self._write("end", result=result, attempt=self._entry.attempt, rss_mib=peak_rss_mib())
         finally:
             self._watchdog.disarm()
+        self._settle()
         self._retired = self._plan.isolate or RETIRE_WORKER in result.notes
         return result
+
+    def _settle(self) -> None:
+        """After the first cell everything that torch imports lazily is there: keep the collector from walking through
+        it for ever after, which costs a tenth of a second now and then."""
+        if not self._settled:
+            self._settled = True
+            gc.collect()
+            gc.freeze()
 
     def _result_of(self, cell: Cell) -> CellResult:
         try:

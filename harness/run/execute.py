@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import shlex
 import time
 import traceback
 from collections import Counter
@@ -33,11 +32,10 @@ from harness.types import Cell, CellResult, Evidence, Finding, Verdict, axes_dic
 MAX_FINDINGS = 20
 
 
-def execute_cell(cell: Cell, *, matrix: str = "", timeout: float | None = None) -> CellResult:
+def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
     """Run and judge one cell. Failures of the product become verdicts; a bug of the harness becomes ``error``.
 
     Args:
-        matrix: the matrix file as the user named it, for the repro command.
         timeout: seconds the watchdog allows, recorded only.
 
     Raises:
@@ -55,8 +53,7 @@ def execute_cell(cell: Cell, *, matrix: str = "", timeout: float | None = None) 
     timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
     if timeout is not None:
         timing["timeout_s"] = timeout
-    repro = f"python runner.py --matrix {shlex.quote(matrix)} --cell {shlex.quote(cell.id)} -n 0" if matrix else ""
-    return dataclasses.replace(result, timing=timing, repro=repro)
+    return dataclasses.replace(result, timing=timing)
 
 
 def _execute(cell: Cell) -> CellResult:

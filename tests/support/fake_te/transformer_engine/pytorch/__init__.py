@@ -1,0 +1,3 @@
+from transformer_engine.pytorch.quantization import autocast
+
+__all__ = ["autocast"]
