@@ -49,3 +49,15 @@ def test_no_run_is_a_usage_error(
     monkeypatch.chdir(tmp_path)
     assert main(["report", *words]) == 4
     assert "run.json: can't be read: No such file" in capsys.readouterr().err
+
+
+def test_edited_results_are_refused_and_nothing_is_made_of_them(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, before = stored / "results.jsonl", (stored / "junit.xml").read_bytes()
+    path.write_text(path.read_text().replace('"verdict": "fail"', '"verdict": "pass"'))
+    assert main(["report", str(stored)]) == 4
+    error = capsys.readouterr().err
+    assert "by_verdict.fail 0 against 1" in error
+    assert "gating_reds 0 against 1" in error
+    assert (stored / "junit.xml").read_bytes() == before

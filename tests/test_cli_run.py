@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +18,12 @@ from harness.cli.option import parse
 from harness.cli.run import refuse_environment, run_plan
 from harness.cli.run_options import RUN_OPTIONS
 from harness.cli.selecting import chosen_cells, planned
-from tests.support.running import cell_id, front, write_matrix
+from harness.run import supervise
+from harness.run.journal import JournalWriter
+from harness.run.plan_file import Round, RunPlan
+from harness.run.rounds import RoundEnd
+from harness.run.run_dir import RunDir
+from tests.support.running import cell_id, front, front_command, run, write_matrix
 
 
 @pytest.fixture
@@ -211,3 +219,69 @@ def test_require_is_a_demand_on_whole_plans(directory: Path) -> None:
     assert judged("--select", "seed=1") == ("emulated", 0)
     for words in (("--cell", "x"), ("--shard", "1/2"), ("--last-failed",)):
         assert judged(*words) == ("traced", 1)
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 3)
+    for fault, code in ((None, 0), ("fail", 1)):
+        words = shlex.join(front_command("-v", "-n", "1"))
+        ran = run(tmp_path, ["bash", "-c", f"set -o pipefail; {words} | true"], {1: fault} if fault else {})
+        assert (ran.code, "Traceback" in ran.output) == (code, False), ran.output
+        assert ran.run["exit_code"] == code
+        assert len(ran.results) == 3
+        assert not list(tmp_path.glob("reports/.*.partial"))
+
+
+def full_disk(started: bool) -> Callable[..., RoundEnd]:
+    """A round on a disk that is full, before or after the first cell was started."""
+
+    def run_round(of: RunDir, plan: RunPlan, entry: Round, **arguments: object) -> RoundEnd:
+        if started:
+            JournalWriter(of.journal, "gw0", entry.number).write("start", id=entry.ids[0], attempt=1)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    return run_round
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_full_disk_is_told_and_no_defect_of_the_harness(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    write_matrix(directory, 2)
+    monkeypatch.setattr(supervise, "run_round", full_disk(started))
+    assert main(["--matrix", "m.yaml", "--report-dir", "out/here"]) == (3 if started else 4)
+    error = capsys.readouterr().err
+    assert f"{directory / 'out'}: the disk is full" in error
+    assert "defect" not in error
+    assert "Traceback" not in error
+    left = list((directory / "out").iterdir())
+    assert len(left) == started
+    assert all(f"what was recorded is in {path}" in error for path in left)
+
+
+def test_a_disk_that_is_full_at_once_leaves_nothing(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_plan(path: Path, plan: RunPlan) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_matrix(directory, 2)
+    monkeypatch.setattr("harness.cli.run.write_plan", write_plan)
+    assert main(["--matrix", "m.yaml"]) == 4
+    assert "reports: the disk is full" in capsys.readouterr().err
+    assert list((directory / "reports").iterdir()) == []
+
+
+def test_two_matrices_are_refused_by_name(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_matrix(directory, 1)
+    assert main(["--matrix", "other.yaml", "--matrix=m.yaml", "--plan"]) == 4
+    assert "--matrix can be given once, not 2 times: other.yaml, m.yaml" in capsys.readouterr().err
+    assert main(["--matrix=m.yaml", "--plan"]) == 0
+
+
+def test_quarantining_the_only_cell_makes_no_green(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 1)
+    ran = front(tmp_path, "-n", "1", faults={0: "quarantined"})
+    assert ran.code == 1, ran.output
+    assert "require emulated: NOT met" in ran.output
+    assert "not met: only quarantined cells (1 fail)" in ran.output

@@ -101,7 +101,9 @@ def test_same_verdicts_however_it_is_run(green: Path, tmp_path: Path) -> None:
         done = runner(green, tmp_path / name, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         seen[name] = verdicts(tmp_path / name)
-    plain = command("-m", "pytest", "-p", "harness.run.plugin", str(green), "-n", "2", "-q", cwd=tmp_path)
+    # Named once, whether the package is installed (its entry point is called fp8_harness) or only on the path.
+    plugin = ("-p", "no:fp8_harness", "-p", "harness.run.plugin")
+    plain = command("-m", "pytest", *plugin, str(green), "-n", "2", "-q", cwd=tmp_path)
     assert plain.returncode == 0, plain.stdout + plain.stderr
     seen["pytest"] = verdicts(tmp_path / "reports" / "latest")
     assert len(seen["n0"]) == 6

@@ -66,6 +66,15 @@ def test_clean_twin_is_green_also_after_every_fault(recipe: str, fullgraph: bool
     assert result.evidence is Evidence.NATIVE
 
 
+def test_a_cell_sees_the_same_after_another_cell_in_the_same_process() -> None:
+    """Dynamo's counters outlive a cell: what an earlier one counted must not be taken off a later one's census."""
+    first, second = (run("data_dependent_branch", fullgraph=False) for _ in range(2))
+    for name in ("frames_total", "frames_ok", "eager_frames", "graphs"):
+        assert second.census[name] == first.census[name] > 0
+    clean = [run("", fullgraph=False).census["frames_total"] for _ in range(2)]
+    assert clean == [1, 1]
+
+
 def test_two_faults_at_once_are_both_seen() -> None:
     seen = checks_of(run("scale_doubled+dgrad_doubled", fullgraph=True))
     assert {"numerics.scales", "numerics.program"} <= seen
@@ -118,8 +127,8 @@ def test_a_bug_of_the_harness_is_an_error_not_a_pass(monkeypatch: pytest.MonkeyP
     assert "Traceback" in result.detail
 
 
-def test_switched_off_compilation_is_an_error_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
-    result = run("", fullgraph=True)
+def test_switched_off_compilation_is_an_error_not_a_pass() -> None:
+    with torch._dynamo.config.patch(disable=True):
+        result = run("", fullgraph=True)
     assert result.verdict is Verdict.ERROR
     assert "switched off" in result.reason

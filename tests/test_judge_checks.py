@@ -61,6 +61,8 @@ ALONE: list[tuple[str, Mapping[str, Any]]] = [
     ("error.unexpected", {"errors": (error("compile"),)}),
     ("observe.complete", {"eager_again": None}),
     ("observe.complete", {"compiled": None}),
+    ("observe.complete", {"later": ()}),
+    ("observe.complete", {"census": {"frames_total": 0, "frames_ok": 0}, "axes": {"fullgraph": False}}),
 ]
 
 

@@ -317,7 +317,7 @@ def test_an_operand_of_a_cell_is_quantised_within_milliseconds(name: str) -> Non
     quantise(x, Spec(name))
     best = math.inf
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         quantise(x, Spec(name))
-        best = min(best, time.perf_counter() - started)
+        best = min(best, time.process_time() - started)
     assert best < 0.02  # about 1 ms on one core; a judge that is slower than the cells would be switched off

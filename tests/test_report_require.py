@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
@@ -12,9 +13,18 @@ from harness.report.evidence import (
     refused,
     unjudged,
 )
-from harness.report.require import exit_code, require_findings
-from harness.types import Evidence, Spec, Verdict
-from tests.support.report_fakes import BYTES, ci_axes, crashed_results, green_results, mixed_results, passed, red
+from harness.report.require import exit_code, only_quarantined, require_findings
+from harness.types import CellResult, Evidence, Spec, Verdict
+from tests.support.report_fakes import (
+    BYTES,
+    ci_axes,
+    crashed_results,
+    green_results,
+    mixed_results,
+    one_of_each,
+    passed,
+    red,
+)
 
 NATIVE, EMULATED, DELAYED = ci_axes()[10], ci_axes()[30], ci_axes()[0]
 
@@ -135,6 +145,45 @@ def test_a_quarantine_neither_gates_nor_hides_a_pass() -> None:
     quarantined = red(passed(EMULATED), BYTES, gates=False)
     assert require_findings("native", [quarantined, passed(NATIVE)]) == []
     assert require_findings("native", [passed(NATIVE, gates=False)]) == []
+
+
+def quarantined(result: CellResult) -> CellResult:
+    return red(result, BYTES, gates=False)
+
+
+def test_a_recipe_of_which_only_quarantine_is_left_is_named_and_does_not_gate() -> None:
+    results = [quarantined(passed(EMULATED)), passed(NATIVE)]
+    assert require_findings("emulated", results) == []
+    assert only_quarantined("emulated", results) == [
+        "mxfp8_block_scaling on reference: not met: only quarantined cells (1 fail)"
+    ]
+    assert only_quarantined("emulated", [*results, passed(ci_axes()[31])]) == []
+    assert only_quarantined("emulated", [passed(EMULATED, gates=False), passed(NATIVE)]) == []
+
+
+@pytest.mark.parametrize("require", ["native", "emulated", "traced"])
+def test_a_quarantine_around_every_cell_is_red(require: str) -> None:
+    (finding,) = require_findings(require, [quarantined(passed(NATIVE)), quarantined(passed(EMULATED))])
+    assert finding.startswith(f"no cell passed {require}")
+    assert finding.endswith("2 in quarantine are red")
+
+
+@pytest.mark.parametrize("require", ["native", "emulated", "traced"])
+@pytest.mark.parametrize("make", [green_results, mixed_results, one_of_each, crashed_results])
+def test_a_quarantine_is_never_greener_than_leaving_the_cells_out(
+    require: str, make: Callable[[], list[CellResult]]
+) -> None:
+    for left_out in range(0, 70, 7):
+        kept = [result for index, result in enumerate(make()) if index % 7 and index != left_out]
+        aside = [quarantined(result) for index, result in enumerate(make()) if not index % 7 or index == left_out]
+        assert set(require_findings(require, [*kept, *aside])) >= set(require_findings(require, kept))
+
+
+def test_a_red_in_quarantine_is_no_execution_that_others_can_lean_on() -> None:
+    traced = passed(NATIVE, evidence=Evidence.TRACED)
+    findings = require_findings("emulated", [traced, quarantined(passed(EMULATED))])
+    assert findings[0].startswith("nothing was executed outside quarantine")
+    assert require_findings("emulated", [traced])[0].startswith("nothing was executed: ")
 
 
 def test_skips_are_not_asked_for_beside_other_cells_but_alone_they_show_nothing() -> None:

@@ -210,3 +210,14 @@ def test_an_unwritable_directory_is_an_os_error(tmp_path) -> None:
 def test_a_run_without_optional_fields_is_read(tmp_path) -> None:
     (tmp_path / "run.json").write_text('{"schema_version": 1, "run_id": "r", "matrix": "m"}')
     assert read_run(tmp_path) == RunInfo(run_id="r", matrix="m")
+
+
+def test_totals_that_an_earlier_harness_did_not_record_are_not_missed(stored) -> None:
+    data = json.loads((stored / "run.json").read_text())
+    del data["totals"]["retried"], data["totals"]["by_verdict"]["infra"]
+    (stored / "run.json").write_text(json.dumps(data))
+    assert read_results(stored) == mixed_results()
+    data["totals"]["by_verdict"]["pass"] += 1
+    (stored / "run.json").write_text(json.dumps(data))
+    with pytest.raises(StoreError, match=r"by_verdict.pass \d+ against \d+: edited\?$"):
+        read_results(stored)

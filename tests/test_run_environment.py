@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.observe.census import compile_switches
 from harness.run.environment import (
     allowable_names,
     child_defaults,
@@ -13,6 +14,9 @@ from harness.run.environment import (
 
 REFUSED = [
     ("TORCHDYNAMO_DISABLE", "1"),
+    ("TORCHDYNAMO_DISABLE", "true"),
+    ("TORCHDYNAMO_DISABLE", "no"),  # whatever it means, the census takes it for on
+    ("TORCH_COMPILE_DISABLE", "True"),
     ("TORCH_COMPILE_DISABLE", "1"),
     ("TORCHDYNAMO_SUPPRESS_ERRORS", "0"),  # torch reads bool("0")
     ("TORCH_COMPILE_OVERRIDE_BACKENDS", ">0:eager"),
@@ -63,3 +67,13 @@ def test_threads_are_set_only_where_the_user_did_not() -> None:
     assert child_defaults({"OMP_NUM_THREADS": "4"}) == {}
     assert of_run({}) == {"OMP_NUM_THREADS": "1 (set by the harness)"}
     assert of_run({"OMP_NUM_THREADS": "4"}) == {"OMP_NUM_THREADS": "4"}
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+@pytest.mark.parametrize("value", ["", "0", "1", "true", "off", " "])
+def test_the_front_refuses_what_would_make_every_cell_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    in_cells = [reason for reason in compile_switches() if reason.startswith(name)]
+    assert [refused.name for refused in refusals({name: value})] == [name] * len(in_cells)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.run import run_dir
+from harness.run.plan_file import Round
 from harness.run.plugin import is_matrix, named_matrix
-from harness.run.pytest_plain import merged, refuse_impossible, worker_count
+from harness.run.pytest_plain import PlainRun, merged, refuse_impossible, worker_count
+from tests.support.cells import plan
 from tests.support.running import ROOT, cell_id, environment, plain, run, write_matrix
 
 pytest_plugins = ["pytester"]
@@ -121,7 +126,10 @@ def test_one_cell_by_its_node_id(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "harness.run.plugin", "-p", "no:fp8_harness"]
     ran = run(tmp_path, [*command, f"m.yaml::{cell_id(2)}"])
     assert (ran.code, ran.verdicts) == (0, {2: "pass"}), ran.output
-    assert ran.run["notes"] == ["require emulated is not judged: 1 of 3 cells were picked by a node id"]
+    assert ran.run["notes"] == [
+        "require emulated is not judged: 1 of 3 cells were picked by a node id",
+        "1 of 3 planned cells were selected",
+    ]
 
 
 def test_a_time_limit_must_be_one(tmp_path: Path) -> None:
@@ -252,3 +260,73 @@ def test_exit_codes_of_the_matrix_and_of_pytest_together(
     code: int, exitstatus: int, options: dict[str, bool], expected: int
 ) -> None:
     assert merged(code, exitstatus, **{"gave_up": False, "others_failed": False, **options}) == expected
+
+
+PYTEST = [sys.executable, "-m", "pytest", "-p", "harness.run.plugin", "-p", "no:fp8_harness"]
+CONFTEST = """
+def pytest_collection_modifyitems(config, items):
+    gone = [item for item in items if "seed=1" in item.name or "seed=2" in item.name]
+    items[:] = [item for item in items if item not in gone]
+    {announce}
+"""
+SAYS = "config.hook.pytest_deselected(items=gone)"
+
+
+@pytest.mark.parametrize("announce", ["pass", SAYS])
+@pytest.mark.parametrize("options", [(), ("-n", "0")])
+def test_cells_that_a_conftest_drops_are_missing_and_not_a_smaller_green(
+    tmp_path: Path, options: tuple[str, ...], announce: str
+) -> None:
+    write_matrix(tmp_path, 4)
+    (tmp_path / "conftest.py").write_text(CONFTEST.format(announce=announce))
+    ran = plain(tmp_path, *options)
+    assert ran.code == 1, ran.output
+    assert ran.verdicts == {0: "pass", 1: "error", 2: "error", 3: "pass"}
+    assert ran.results[1].reason.startswith("not run: dropped by something else than an option of pytest")
+    assert ran.run["rounds"] == 1, "nobody runs them behind the conftest's back"
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds"), [(("-k", "not seed"), [0]), (("--deselect", f"m.yaml::{cell_id(1)}"), [0, 2])]
+)
+def test_what_an_option_takes_away_is_a_smaller_plan_that_says_so(
+    tmp_path: Path, options: tuple[str, ...], seeds: list[int]
+) -> None:
+    write_matrix(tmp_path, 3)
+    ran = plain(tmp_path, *options)
+    assert (ran.code, ran.verdicts) == (0, dict.fromkeys(seeds, "pass")), ran.output
+    assert f"{len(seeds)} of 3 planned cells were selected" in ran.run["notes"]
+
+
+def test_a_conftest_can_not_hide_behind_an_option(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 4)
+    (tmp_path / "conftest.py").write_text(CONFTEST.format(announce="pass"))
+    ran = plain(tmp_path, "-k", "seed", "-n", "0")
+    assert (ran.code, ran.verdicts) == (1, {1: "error", 2: "error", 3: "pass"}), ran.output
+    named = run(
+        tmp_path,
+        [*PYTEST, f"m.yaml::{cell_id(1)}", f"m.yaml::{cell_id(3)}", "-n", "0"],
+    )
+    assert (named.code, named.verdicts) == (1, {1: "error", 3: "pass"}), named.output
+
+
+def test_a_conftest_that_drops_every_cell_makes_no_green(tmp_path: Path) -> None:
+    write_matrix(tmp_path, 2)
+    (tmp_path / "conftest.py").write_text("def pytest_collection_modifyitems(items):\n    items.clear()\n")
+    for options in ((), ("-n", "0")):
+        ran = plain(tmp_path, *options)
+        assert (ran.code, ran.verdicts) == (1, {0: "error", 1: "error"}), ran.output
+
+
+def test_a_full_disk_is_told_without_a_traceback(tmp_path: Path) -> None:
+    made = plan(1, matrix=write_matrix(tmp_path, 1))
+    kept = run_dir.create(made.run_id, str(tmp_path / "out"))
+    plugin = PlainRun(kept, made, Round(1, (made.cells[0].id,)), None)
+
+    def complete() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert plugin._conclude(SimpleNamespace(plan=made, complete=complete), resume=True) == 3  # type: ignore[arg-type]
+    assert (
+        plugin._message == f"the run could not go on: {tmp_path}: the disk is full; what was recorded is in {kept.work}"
+    )

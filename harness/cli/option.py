@@ -18,7 +18,8 @@ class Option:
     """One option of a command.
 
     ``read`` turns the text of the command line or of ``env`` into the value; it raises ValueError with what was
-    expected. ``repeat``: may be given several times, the value is a tuple. ``switch``: takes no argument.
+    expected. ``repeat``: may be given several times, the value is a tuple. ``once``: giving it
+    twice is an error, where others let the last one win. ``switch``: takes no argument.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Option:
     metavar: str = ""
     env: str = ""
     repeat: bool = False
+    once: bool = False
     switch: bool = False
     group: str = "options"
 
@@ -96,7 +98,7 @@ def _parser(options: Sequence[Option], **texts: Any) -> argparse.ArgumentParser:
             words["action"] = "store_true"
         else:
             words["metavar"] = option.metavar or option.name.upper()
-            words |= {"action": "append"} if option.repeat else {}
+            words |= {"action": "append"} if option.repeat or option.once else {}
             words |= {"nargs": "?"} if option.is_positional else {}
         groups[option.group].add_argument(*(option.flags if not option.is_positional else (option.name,)), **words)
     return parser
@@ -115,7 +117,9 @@ def _setting(option: Option, raw: Any, env: Mapping[str, str]) -> Setting:
     if option.switch:
         return Setting(True, flag, "yes") if raw else Setting(False, "default")
     if raw is not None:
-        texts = raw if option.repeat else [raw]
+        texts = raw if option.repeat or option.once else [raw]
+        if option.once and len(texts) > 1:
+            raise UsageError(f"{flag} can be given once, not {len(texts)} times: {', '.join(texts)}")
         values = tuple(_read(option, text, flag) for text in texts)
         return Setting(values if option.repeat else values[0], flag, " ".join(texts))
     if option.env and env.get(option.env):

@@ -8,22 +8,24 @@ from rich.console import Console
 
 from harness.cli.option import Settings
 from harness.report import Progress
+from harness.report.console import QuietWhenClosed
 
 
 def console_for(color: str) -> Console:
     """``auto`` leaves it to rich, which honours NO_COLOR and asks whether stdout is a terminal."""
     if color == "never":
-        return Console(color_system=None, highlight=False)
+        return QuietWhenClosed(color_system=None, highlight=False)
     if color == "always":
         # Colour without the moving display: a CI log that shows colours is still no terminal.
-        return Console(color_system="standard", no_color=False, highlight=False)
-    return Console(highlight=False)
+        return QuietWhenClosed(color_system="standard", no_color=False, highlight=False)
+    return QuietWhenClosed(highlight=False)
 
 
 def progress_for(console: Console, total: int, verbosity: int, *, interactive: bool) -> Progress:
     """Progress on ``console``; plain lines, and none unasked, where a debugger may own the terminal."""
     if interactive:
-        return Progress(Console(force_terminal=False, highlight=False), total, verbosity=verbosity, heartbeat=math.inf)
+        plain = QuietWhenClosed(force_terminal=False, highlight=False)
+        return Progress(plain, total, verbosity=verbosity, heartbeat=math.inf)
     return Progress(console, total, verbosity=verbosity)
 
 

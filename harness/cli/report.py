@@ -18,7 +18,7 @@ from harness.run.finish import finish
 from harness.run.journal import read_journal
 from harness.run.plan_file import Round, read_plan
 from harness.run.rounds import RoundEnd
-from harness.run.run_dir import DEFAULT_ROOT, LATEST, RunDir, RunDirError
+from harness.run.run_dir import DEFAULT_ROOT, LATEST, RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Supervisor
 
 OPTIONS = (
@@ -47,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
             print_summary(console, info, results, verbosity=verbosity, directory=directory)
             return info.exit_code
         return recover(directory, console, verbosity)
-    except (StoreError, RunDirError, OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(why_unwritable(directory, error)) from error
+    except (StoreError, RunDirError, ValueError) as error:
         raise UsageError(str(error)) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -20,11 +21,12 @@ from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import allowable_names, now, of_run, refusals, unknown_allowances
 from harness.run.finish import INTERNAL_ERROR, finish, judged_require
+from harness.run.journal import read_journal
 from harness.run.order import expensive_first
 from harness.run.plan_file import RunPlan, write_plan
 from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
-from harness.run.run_dir import RunDirError
+from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Observer, Supervisor
 from harness.run.worker_count import auto_workers, smallest_gpu_mib, usable_cores
 from harness.types import Cell
@@ -108,11 +110,7 @@ def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:
     Raises:
         UsageError: the report directory can't be used, or a case file can't be imported; nothing is left behind.
     """
-    try:
-        directory = run_dir.create(plan.run_id, settings["report_dir"])
-        write_plan(directory.plan, plan)
-    except (RunDirError, OSError) as error:
-        raise UsageError(str(error)) from error
+    directory = _directory(plan, settings["report_dir"])
     is_shuffled = settings["shuffle"] is not None
     order = tuple(cell.id for cell in cells) if is_shuffled else expensive_first(cells)
     console, verbosity = console_for(settings["color"]), verbosity_of(settings)
@@ -122,12 +120,48 @@ def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:
         )
         with progress_for(console, len(cells), verbosity, interactive=supervisor.interactive) as progress:
             supervisor.observer = Observer(progress.started, progress.finished, progress.note)
-            state = supervisor.complete()
+            try:
+                state = supervisor.complete()
+            except OSError as error:
+                return _unfinished(directory, error)
         unusable = supervisor.usage_error
         if unusable:
             run_dir.discard(directory)
             raise UsageError(unusable)
         return _report(supervisor, state, console, verbosity)
+
+
+def _directory(plan: RunPlan, report_dir: str | None) -> RunDir:
+    """The run's directory with the plan in it; raises UsageError and leaves nothing where that can't be written."""
+    try:
+        directory = run_dir.create(plan.run_id, report_dir)
+    except RunDirError as error:
+        raise UsageError(str(error)) from error
+    try:
+        write_plan(directory.plan, plan)
+    except OSError as error:
+        run_dir.discard(directory)
+        raise UsageError(why_unwritable(directory.work.parent, error)) from error
+    return directory
+
+
+def _unfinished(directory: RunDir, error: OSError) -> int:
+    """The machine failed under the run (disk full): what was recorded stays.
+
+    Raises:
+        UsageError: no cell had been started; nothing is left behind.
+    """
+    why = why_unwritable(directory.work.parent, error)
+    with contextlib.suppress(OSError):
+        if not any(read_journal(directory.journal).of_type("start")):
+            run_dir.discard(directory)
+            raise UsageError(f"{why}; no cell was run")
+    print(f"error: the run could not go on: {why}; {_kept(directory)}", file=sys.stderr)
+    return INTERNAL_ERROR
+
+
+def _kept(directory: RunDir) -> str:
+    return f"what was recorded is in {directory.work}; 'runner.py report' can read it"
 
 
 def _report(supervisor: Supervisor, state: Reconciled, console: Console, verbosity: int) -> int:
@@ -141,8 +175,8 @@ def _report(supervisor: Supervisor, state: Reconciled, console: Console, verbosi
             stuck=supervisor.stuck,
         )
     except OSError as error:
-        where = f"what was recorded is in {supervisor.run.work}; 'runner.py report' can read it"
-        print(f"error: the reports could not be written: {error}; {where}", file=sys.stderr)
+        why = why_unwritable(supervisor.run.work.parent, error)
+        print(f"error: the reports could not be written: {why}; {_kept(supervisor.run)}", file=sys.stderr)
         return INTERNAL_ERROR
     print_summary(console, finished.info, state.results, verbosity=verbosity, directory=finished.directory)
     for text in finished.warnings:

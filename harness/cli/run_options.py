@@ -70,7 +70,14 @@ HOW = "how they are run"
 SHOW = "what is shown"
 
 RUN_OPTIONS = (
-    Option("matrix", ("--matrix",), "matrix file, looked up as given, then in configs/", metavar="FILE", group=MATRIX),
+    Option(
+        "matrix",
+        ("--matrix",),
+        "matrix file, looked up as given, then in configs/",
+        metavar="FILE",
+        once=True,
+        group=MATRIX,
+    ),
     Option(
         "overrides",
         ("--set",),

@@ -11,6 +11,7 @@ FAULTS: Mapping[str, str] = {
     "disabled_setter": "harness.faults.disabled_setter:FAULT",
     "e5m2_for_e4m3": "harness.faults.e5m2_for_e4m3:FAULT",
     "emulated_as_native": "harness.faults.emulated_as_native:FAULT",
+    "exit_skipped_on_exception": "harness.faults.exit_skipped_on_exception:FAULT",
     "hang": "harness.faults.hang:FAULT",
     "leaky_exit": "harness.faults.leaky_exit:FAULT",
     "out_of_memory": "harness.faults.out_of_memory:FAULT",
@@ -24,4 +25,7 @@ FAULTS: Mapping[str, str] = {
     "scale_times_eight": "harness.faults.scale_times_eight:FAULT",
     "scale_wasted": "harness.faults.scale_wasted:FAULT",
     "segfault": "harness.faults.segfault:FAULT",
+    "stale_scale": "harness.faults.stale_scale:FAULT",
+    "wrong_from_second_call": "harness.faults.wrong_from_second_call:FAULT",
+    "wrong_unwatched": "harness.faults.wrong_unwatched:FAULT",
 }

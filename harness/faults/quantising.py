@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from harness.providers.protocol import Provider
 
 
-def quantiser_fault(change: Callable[[Quantized], Quantized]) -> Callable[[Provider], Any]:
-    """An ``apply`` for a fault that changes each 8-bit operand after it was quantised."""
+def quantiser_fault(
+    change: Callable[[Quantized], Quantized], *, clear: Callable[[], None] = lambda: None
+) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault that changes each 8-bit operand after it was quantised.
+
+    ``clear`` forgets what ``change`` remembers, before and after.
+    """
 
     @contextmanager
     def apply(provider: Provider) -> Iterator[Provider]:
@@ -26,8 +31,10 @@ def quantiser_fault(change: Callable[[Quantized], Quantized]) -> Callable[[Provi
             given = quantize(*arguments)
             return given if given.format == "e2m1" else change(given)
 
+        clear()
         with patched(ops, "quantize", changed):
             yield provider
+        clear()
 
     return apply
 

@@ -14,6 +14,7 @@ from harness.judge.numerics_program import (
     check_alpha,
     check_eager,
     check_finite,
+    check_later,
     check_nonzero,
     check_program,
     check_storage,
@@ -36,6 +37,7 @@ CHECKS: Mapping[str, NumericCheck] = {
     "numerics.kernel": check_kernel,
     "numerics.tap": check_tap,
     "numerics.eager": check_eager,
+    "numerics.later": check_later,
     "numerics.program": check_program,
     "numerics.alpha": check_alpha,
 }
@@ -103,6 +105,8 @@ def applicable(bench: Bench) -> Sequence[str]:
         skipped |= {"numerics.scales", "numerics.codes", "numerics.kernel", "numerics.alpha"}
     if len(bench.views) < 2:
         skipped.add("numerics.eager")
+    if not bench.obs.later:
+        skipped.add("numerics.later")
     return [name for name in CHECKS if name not in skipped]
 
 

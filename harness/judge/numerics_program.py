@@ -147,6 +147,59 @@ def _side(eager: torch.Tensor, compiled: torch.Tensor, own: torch.Tensor | None)
     return "; the oracle sides with eager" if not distances[1] <= 2 * distances[0] else ""
 
 
+# Two correct runs that quantise bits that differ by rounding are each off by at most the quantisation noise, their
+# difference by sqrt(2) of it; as much again for data that differs from call to call.
+LATER_NOISES = 3.0
+LATER_UNITS = 8.0
+
+
+def check_later(bench: Bench) -> list[Finding]:
+    """Every later compiled call against an eager step on the same batch, the tap off: the profiled and the steady ones.
+
+    Bit-equal where the graph is the same operations. Elsewhere the relative difference (Frobenius) stays within
+    ``LATER_NOISES`` times the quantisation noise of the judged step, plus ``LATER_UNITS`` roundings. Finite in any
+    case: where both sides are not, bits prove nothing.
+    """
+    findings = []
+    for call in bench.obs.later:
+        eager = tensors_of(call.eager)
+        compiled = tensors_of(call.compiled)
+        for name in sorted(eager.keys() | compiled.keys()):
+            where = f"{call.name}{', tapped' if call.tapped else ', tap off'}, {describe(name)}"
+            got = _later_fault(bench, name, eager.get(name), compiled.get(name), where)
+            if got:
+                findings.append(Finding("numerics.later", "what an untapped eager step gives", got, where))
+    return findings
+
+
+def _later_fault(bench: Bench, name: str, eager: torch.Tensor | None, compiled: torch.Tensor | None, where: str) -> str:
+    if eager is None or compiled is None:
+        return "a tensor on one side only"
+    if eager.shape != compiled.shape or eager.dtype != compiled.dtype:
+        return f"{tuple(compiled.shape)} {compiled.dtype} for {tuple(eager.shape)} {eager.dtype}"
+    for side, tensor in (("eager", eager), ("compiled", compiled)):
+        if not bool(torch.isfinite(tensor).all()):
+            return f"{int((~torch.isfinite(tensor)).sum())} of {tensor.numel()} elements not finite ({side})"
+    if same_bits(eager, compiled):
+        return ""
+    size = norm(eager)
+    distance = norm(compiled.double() - eager.double()) / size if size else math.inf
+    if bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic:
+        return f"other bits, {distance:.3g} of its norm away"
+    limit = LATER_NOISES * _noise_ratio(bench, name) + LATER_UNITS * bench.precision.unit
+    bench.meet("numerics.later", distance / limit, where)
+    return "" if distance <= limit else f"{distance:.3g} of its norm away, where {limit:.3g} is allowed"
+
+
+def _noise_ratio(bench: Bench, name: str) -> float:
+    """Quantisation noise over signal in the judged step's tensor, by the oracle; 0 where it has none."""
+    oracle = bench.view.oracle
+    own, bare = tensors_of(oracle.steps[-1]).get(name), oracle.unquantised.get(name)
+    if own is None or bare is None or norm(own) == 0:
+        return 0.0
+    return norm(own - bare) / norm(own)
+
+
 def check_program(bench: Bench) -> list[Finding]:
     """Output and gradients against the oracle's run of the same program, elementwise within the admissible difference.
 
@@ -214,6 +267,5 @@ def _ratio(a: Alpha) -> float:
 
 
 def undecided(bench: Bench) -> list[str]:
-    """Tensors in which rounding noise leaves alpha nothing to decide."""
-    return [name for name, results in bench.alphas.items() if results and not any(a.decisive for a in results)]
-
+    """Tensors in which alpha has nothing to decide: rounding noise exceeds quantisation, or there is none of it."""
+    return [name for name, results in bench.alphas.items() if not any(a.decisive for a in results)]

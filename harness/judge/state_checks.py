@@ -93,6 +93,9 @@ def complete(j: Judging) -> Sequence[Finding]:
             "compiled run": obs.compiled is not None,
             "census": obs.census is not None,
             "profiled step": obs.gemms is not None,
+            "later calls beside eager ones": len(obs.later) >= MINIMUM_CALLS,
+            # Dynamo counts frames without fullgraph only; a count of none means that the counters were not seen.
+            "counted frames": j.axes.fullgraph or (obs.census is not None and obs.census.frames_total > 0),
             "steady calls": obs.census is not None and len(obs.census.calls) >= MINIMUM_CALLS,
         }
     missing = [name for name, there in owed.items() if not there]

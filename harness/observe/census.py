@@ -100,9 +100,14 @@ class CensusObserver:
         self._steady_compiles = 0
 
     def __enter__(self) -> CensusObserver:
-        self._counters = _copy_counters()
+        self.rebase()
         self._log.__enter__()
         return self
+
+    def rebase(self) -> None:
+        """Count from here. Due after :func:`reset_compiler`: it zeroes counters that an earlier cell had moved, and a
+        difference from the old values would hide as many frames as that cell had."""
+        self._counters = _copy_counters()
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._log.__exit__(*exc)

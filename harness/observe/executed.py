@@ -6,14 +6,16 @@ import statistics
 import time
 from dataclasses import dataclass, replace
 
-from harness.observe.census import CensusObserver
+import torch
+
+from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.evidence import profile_step
 from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, Forward, parameters_of, run_step, run_steps
 from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
-from harness.observe.types import Observations, RunSeen
+from harness.observe.types import LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Program
-from harness.providers.protocol import TapRecord
+from harness.providers.protocol import Provider, TapRecord
 from harness.types import Raises
 
 
@@ -30,7 +32,9 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         obs = replace(obs, eager=run.eager(program, "after eager", timed="eager_s"))
         recorder.allow_rng_of_program()
         obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
-        return replace(run.compiled(obs), batches=batches.drawn())
+        obs = replace(run.compiled(obs), batches=batches.drawn())
+        run.raise_inside(program)
+        return obs
 
 
 def _built(subject: Subject, recorder: Recorder) -> Program | None:
@@ -85,19 +89,56 @@ class _Run:
             obs = replace(obs, compiled=run_steps(program, self.batches, records, forward, part.enter_phase, phases))
         if part.failed:
             return obs
+        first = program.expects.steps
+        seen: dict[int, StepTensors] = {}
         with self.recorder.part("run", "after the profiled step", timed="profile_s") as part:
             profile = profile_step(
-                lambda: run_step(program, self.batches, program.expects.steps, compiled, part.enter_phase)
+                lambda: seen.update({first: run_step(program, self.batches, first, compiled, part.enter_phase)})
             )
             part.enter_phase("run")
             obs = replace(obs, gemms=tuple(provider.gemms(profile)))
         if not part.failed:
-            self._steady(program, observer, compiled)
-        return obs
+            seen.update(self._steady(program, observer, compiled))
+        return replace(obs, later=self._beside_eager(seen))
 
-    def _steady(self, program: Program, observer: CensusObserver, compiled: Forward) -> None:
+    def _beside_eager(self, seen: dict[int, StepTensors]) -> tuple[LaterCall, ...]:
+        """Each later compiled call with an eager step on its batch: a fresh program, the tap off."""
+        program = _built(self.subject, self.recorder)
+        if program is None:
+            return ()
+        calls: list[LaterCall] = []
+        first = min(seen, default=0)
+        with self.recorder.part("eager", "after the eager steps beside the later calls"):
+            for index, compiled in seen.items():
+                name = "profiled call" if index == first else f"steady call {index - first}"
+                eager = run_step(program, self.batches, index, program.forward)
+                calls.append(LaterCall(name, index > first, compiled, eager))
+        return tuple(calls)
+
+    def raise_inside(self, program: Program) -> None:
+        """An exception raised inside the program's regions must arrive, and leave no state: eagerly in every cell,
+        compiled where fullgraph allows a Python exception at all."""
+        if self.raises is not None and self.raises.phase == "enter":
+            return
+        forwards = [("eager", _raising(self.subject.provider))]
+        if self.raises is None and not self.subject.axes.fullgraph:
+            reset_compiler()
+            forwards.append(("compiled", torch.compile(_raising(self.subject.provider), backend="eager")))
+        for name, forward in forwards:
+            moment = f"after an exception inside the region, {name}"
+            with self.recorder.part("eager" if name == "eager" else "run", moment):
+                arrived = False
+                try:
+                    forward(program.recipes(), torch.ones(1, device=self.subject.device))
+                except RaisedInside:
+                    arrived = True
+                if not arrived:
+                    raise RuntimeError(f"an exception raised inside a region never arrived ({name})")
+
+    def _steady(self, program: Program, observer: CensusObserver, compiled: Forward) -> dict[int, StepTensors]:
         provider = self.subject.provider
         milliseconds: list[float] = []
+        seen: dict[int, StepTensors] = {}
         first = program.expects.steps + 1  # after the profiled step's batch
         with self.recorder.part("run", "after the steady calls") as part, provider.tap() as records:
             forward = _counted(observer, compiled, records)
@@ -105,11 +146,12 @@ class _Run:
                 for index in range(first, first + STEADY_CALLS):
                     part.enter_phase("run")
                     started = time.perf_counter()
-                    run_step(program, self.batches, index, forward, part.enter_phase)
+                    seen[index] = run_step(program, self.batches, index, forward, part.enter_phase)
                     milliseconds.append((time.perf_counter() - started) * 1e3)
                     records.clear()  # operands of ten more steps are of no use to anyone
         if milliseconds:
             self.recorder.timing["steady_ms"] = round(statistics.median(milliseconds), 3)
+        return seen
 
     def _refused(self, obs: Observations, program: Program, compiled: Forward, phase: str) -> Observations:
         """Compiled calls that must all be refused, and an eager region that must work after them."""
@@ -121,6 +163,23 @@ class _Run:
         with self.recorder.part("eager", "after the region that follows the refusals"):
             run_step(program, self.batches, 0, program.forward)
         return replace(obs, compile_attempts=REFUSAL_CALLS)
+
+
+class RaisedInside(Exception):
+    """What the harness raises inside a region."""
+
+
+def _raising(provider: Provider) -> Forward:
+    """The program's recipes entered inside each other, and an exception in the innermost region."""
+    autocast = provider.autocast
+
+    def enter(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
+        if not recipes:
+            raise RaisedInside
+        with autocast(enabled=True, recipe=recipes[0]):
+            return enter(recipes[1:], x + 1)
+
+    return enter
 
 
 def _counted(observer: CensusObserver, compiled: Forward, records: list[TapRecord]) -> Forward:

@@ -19,6 +19,10 @@ Build = Callable[[ProgramProvider], Program]
 Forward = Callable[..., torch.Tensor]
 EnterPhase = Callable[[str], None]
 
+# Batch i is drawn and multiplied by MAGNITUDES[i % 3]: a scale or an amax that was kept from an earlier call is then
+# far off, instead of nearly right. Powers of two, so that every dtype holds the products exactly.
+MAGNITUDES = (1.0, 8.0, 0.125)
+
 
 def build_program(build: Build, provider: ProgramProvider, axes: Axes) -> Program:
     """The cell's program on ``provider``, parameters filled from the cell's seed, torch's own generators seeded."""
@@ -60,11 +64,20 @@ class Batches:
         """New leaf tensors with the values of batch ``index``: gradients of one run never meet those of another."""
         if index in self._inputs:
             return tuple(t.detach().clone().requires_grad_(t.requires_grad) for t in self._inputs[index])
-        drawn = self.program.make_inputs(self._generator("input", index))
+        drawn = tuple(self._varied(index, t) for t in self.program.make_inputs(self._generator("input", index)))
         if index >= self.kept:
             return drawn
         self._inputs[index] = drawn
         return self.inputs(index)
+
+    def _varied(self, index: int, tensor: torch.Tensor) -> torch.Tensor:
+        """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows."""
+        if not tensor.is_floating_point():
+            return tensor
+        values = tensor.detach() * MAGNITUDES[index % len(MAGNITUDES)]
+        if self.axes.dynamic and index % 2 and values.dim() > 1:
+            values = torch.cat([values, values.flip(0)])
+        return values.requires_grad_(tensor.requires_grad)
 
     def grad_output(self, index: int, output: torch.Tensor) -> torch.Tensor:
         """What backward of batch ``index`` starts from, shaped like ``output``."""

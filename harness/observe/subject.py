@@ -46,6 +46,7 @@ class Subject:
     def compile(self, program: Program, observer: CensusObserver, backend: str) -> Forward:
         """The program's forward, compiled from nothing. Without ``dynamic`` shapes are left to Dynamo's default."""
         reset_compiler()
+        observer.rebase()
         compiled: Forward = torch.compile(
             program.forward,
             backend=observer.wrap_backend(backend),

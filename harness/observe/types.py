@@ -103,6 +103,20 @@ class RunSeen:
 
 
 @dataclass(frozen=True)
+class LaterCall:
+    """A compiled call after the first ones, beside an eager step on the same batch by a program of its own.
+
+    ``tapped``: whether the provider's tap was on during the compiled call; it never is during the eager step, so a
+    provider that behaves only while it is watched shows here.
+    """
+
+    name: str  # "profiled", "steady 1"...
+    tapped: bool
+    compiled: StepTensors
+    eager: StepTensors
+
+
+@dataclass(frozen=True)
 class StateDiff:
     """State that was not as before. ``moment``: after eager, compile, exception, steady calls, reset..."""
 
@@ -129,6 +143,7 @@ class Observations:
     eager: RunSeen | None = None
     eager_again: RunSeen | None = None
     compiled: RunSeen | None = None
+    later: tuple[LaterCall, ...] = ()
     census: Census | None = None
     gemms: tuple[GemmRecord, ...] | None = None
     errors: tuple[ErrorSeen, ...] = ()

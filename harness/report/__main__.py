@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from harness.report import StoreError, print_summary, rerender
+from harness.report.console import QuietWhenClosed
 
 USAGE_ERROR = 4
 
@@ -28,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (StoreError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE_ERROR
-    print_summary(Console(), run, results, verbosity=int(options.verbose), directory=options.directory)
+    print_summary(QuietWhenClosed(), run, results, verbosity=int(options.verbose), directory=options.directory)
     return 0
 
 

@@ -104,6 +104,7 @@ def _head(view: View) -> Iterator[str]:
     yield from (f"- {_code(text)}" for text in unmet[:MAX_UNMET])
     if len(unmet) > MAX_UNMET:
         yield f"- and {len(unmet) - MAX_UNMET} more"
+    yield from (f"- {_code(text)}" for text in view.only_quarantined[:MAX_UNMET])
     yield from (f"\n{_plain(line)}" for line in never_native(results))
     yield ""
     yield ", ".join(f"{name} {_code(version)}" for name, version in {**run.versions, **run.host}.items() if version)

@@ -8,7 +8,9 @@ whose FP8 arithmetic was judged. Therefore
 * a documented refusal (DelayedScaling under compile) counts neither way, unless the cell also ran eagerly and that
   arithmetic was judged; a recipe that was refused in every cell is not asked for more;
 * a pass whose arithmetic nobody judged doesn't count, and its recipe is asked for more;
-* a quarantined cell counts when it passes and is not asked for when it doesn't: a quarantine never gates;
+* a quarantined cell counts when it passes; when it is red the run is judged as if it had been left out, so that a
+  quarantine neither gates nor makes a run greener: a recipe of which only such cells are left is named
+  (:func:`only_quarantined`), and a run in which nothing but quarantine stands against the level is red;
 * an expected failure is no pass;
 * a skipped cell counts neither way, but a recipe that was skipped in every cell has not been shown to be anything.
 
@@ -41,19 +43,54 @@ def require_findings(require: str, results: Sequence[CellResult]) -> list[str]:
     Raises:
         ValueError: ``require`` is not native, emulated or traced.
     """
+    required = _rank(require)
+    kept = [cell for cell in results if not _is_quarantined_red(cell)]
+    findings = []
+    if require != Evidence.TRACED.value and nothing_executed(kept):
+        outside = "" if nothing_executed(results) else " outside quarantine"
+        findings.append(f"nothing was executed{outside}: no cell was seen to run FP8 arithmetic on this machine")
+    for (provider, recipe), cells in _by_recipe(kept).items():
+        asked = _asked(cells)
+        best = _best(cells)
+        if asked and best < required:
+            findings.append(f"{recipe} on {provider}: {_shortfall(require, best, asked)}")
+    if not findings and len(kept) < len(results) and _best(kept) < required:
+        count = len(results) - len(kept)
+        findings.append(f"no cell passed {_wanted(require)}; {count} in quarantine {'is' if count == 1 else 'are'} red")
+    return findings
+
+
+def only_quarantined(require: str, results: Sequence[CellResult]) -> list[str]:
+    """Recipes that reached ``require`` in no cell and have red cells in quarantine; they don't gate, and must be seen.
+
+    Raises:
+        ValueError: as :func:`require_findings`.
+    """
+    required = _rank(require)
+    lines = []
+    for (provider, recipe), cells in _by_recipe(results).items():
+        reds = Counter(cell.verdict.value for cell in cells if _is_quarantined_red(cell))
+        kept = [cell for cell in cells if not _is_quarantined_red(cell)]
+        if reds and not _asked(kept) and _best(kept) < required:
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in reds.items())
+            lines.append(f"{recipe} on {provider}: not met: only quarantined cells ({counts})")
+    return lines
+
+
+def _rank(require: str) -> int:
     names = [level.value for level in LEVELS]
     if require not in names:
         raise ValueError(f"require must be one of {', '.join(reversed(names))}, not {require!r}")
-    required = names.index(require)
-    findings = []
-    if require != Evidence.TRACED.value and nothing_executed(results):
-        findings.append("nothing was executed: no cell was seen to run FP8 arithmetic on this machine")
-    for (provider, recipe), cells in _by_recipe(results).items():
-        asked = _asked(cells)
-        best = max((LEVELS.index(cell.evidence) for cell in cells if _counts(cell)), default=-1)
-        if asked and best < required:
-            findings.append(f"{recipe} on {provider}: {_shortfall(require, best, asked)}")
-    return findings
+    return names.index(require)
+
+
+def _best(cells: Sequence[CellResult]) -> int:
+    """The index in :data:`LEVELS` of the best pass that counts; -1 without one."""
+    return max((LEVELS.index(cell.evidence) for cell in cells if _counts(cell)), default=-1)
+
+
+def _is_quarantined_red(cell: CellResult) -> bool:
+    return cell.verdict.is_red and not cell.gates
 
 
 def _by_recipe(results: Sequence[CellResult]) -> dict[tuple[str, str], list[CellResult]]:
@@ -72,8 +109,7 @@ def _asked(cells: Sequence[CellResult]) -> Sequence[CellResult]:
 
 
 def _is_exempt(cell: CellResult) -> bool:
-    quarantined = not cell.gates and cell.verdict.is_red
-    return cell.evidence is Evidence.NEGATIVE or (refused(cell) and not fp8_judged(cell)) or quarantined
+    return cell.evidence is Evidence.NEGATIVE or (refused(cell) and not fp8_judged(cell))
 
 
 def _counts(cell: CellResult) -> bool:
@@ -83,11 +119,15 @@ def _counts(cell: CellResult) -> bool:
 
 
 def _shortfall(require: str, best: int, asked: Sequence[CellResult]) -> str:
-    wanted = require if require == Evidence.NATIVE.value else f"{require} or better"
+    wanted = _wanted(require)
     if best >= 0:
         return f"passed no cell {wanted}, only {LEVELS[best].value}"
     seen = Counter("pass without judged numerics" if unjudged(cell) else cell.verdict.value for cell in asked)
     return f"passed no cell {wanted} ({', '.join(f'{count} {verdict}' for verdict, count in seen.items())})"
+
+
+def _wanted(require: str) -> str:
+    return require if require == Evidence.NATIVE.value else f"{require} or better"
 
 
 def exit_code(

@@ -1,8 +1,8 @@
 """results.jsonl and run.json: written whole or not at all, and read back with every defect named.
 
 A report that is cut short, doubled or of an unknown version must never be read as a smaller green one, so the readers
-refuse instead of skipping. A file that was cut exactly between two lines looks whole by itself; run.json holds the
-number of results, and :func:`read_results` compares.
+refuse instead of skipping. A file that was cut exactly between two lines, or edited, looks whole by itself; run.json
+holds the totals, and :func:`read_results` compares.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from harness.report.require import LEVELS
-from harness.report.run_info import RunInfo, run_record
+from harness.report.run_info import RunInfo, run_record, totals
 from harness.serialize import result_from_dict, result_to_line, to_jsonable
 from harness.types import SCHEMA_VERSION, CellResult
 
@@ -114,21 +114,36 @@ _RUN: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
 def read_results(directory: Path) -> list[CellResult]:
     """The results of a stored run, in plan order.
 
-    ``directory`` may also name a results.jsonl itself; without a run.json beside it the number of results can't be
-    checked, and isn't.
+    ``directory`` may also name a results.jsonl itself; without a run.json beside it the totals can't be checked,
+    and aren't.
 
     Raises:
         StoreError: no such file, a line cut short or not a result, a doubled id, an unknown ``schema_version``, or
-            another number of results than run.json recorded. The message has file and line number.
+            other totals than run.json recorded. The message has file and line number, or the totals that differ.
     """
     path = directory if directory.is_file() else directory / RESULTS
     results = list(_parse_results(_read(path), path))
     run_path = path.parent / RUN
     if path.name == RESULTS and run_path.exists():
-        recorded = _parse_object(_read(run_path), str(run_path)).get("totals", {}).get("results")
-        if recorded != len(results):
-            raise StoreError(f"{path}: holds {len(results)} results, but {run_path} recorded {recorded}: cut short?")
+        recorded = _parse_object(_read(run_path), str(run_path)).get("totals", {})
+        count = recorded.get("results")
+        if count != len(results):
+            raise StoreError(f"{path}: holds {len(results)} results, but {run_path} recorded {count}: cut short?")
+        differing = "; ".join(_differences(recorded, to_jsonable(totals(results))))
+        if differing:
+            raise StoreError(f"{path}: is not what {run_path} recorded: {differing}: edited?")
     return results
+
+
+def _differences(recorded: Mapping[str, Any], counted: Mapping[str, Any]) -> Iterator[str]:
+    """Totals that disagree; one that an earlier harness did not record yet is not missed."""
+    for name, now in counted.items():
+        was = recorded.get(name, now)
+        if isinstance(was, Mapping) and isinstance(now, Mapping):
+            keys = [key for key in {**now, **was} if was.get(key, 0) != now.get(key, 0)]
+            yield from (f"{name}.{key} {now.get(key, 0)} against {was.get(key, 0)}" for key in keys)
+        elif was != now:
+            yield f"{name} {now} against {was}"
 
 
 def _parse_results(text: str, path: Path) -> Iterator[CellResult]:

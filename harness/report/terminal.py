@@ -172,6 +172,8 @@ def _put_end(page: Page, view: View, directory: Path | None) -> None:
         page.say(text, first="  ", rest="    ")
     if len(unmet) > MAX_GROUPS:
         page.say(f"and {len(unmet) - MAX_GROUPS} more", first="  ")
+    for text in view.only_quarantined:
+        page.say(text, first="  ", rest="    ", style="yellow")
     if directory is not None:
         page.say(f"reports: {directory}/report.html (results.jsonl, run.json, junit.xml, summary.md)", rest="  ")
     page.say(f"exit code {run.exit_code}: {view.meaning}", style="bold green" if run.exit_code == 0 else "bold red")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.report.groups import Group, group_reds
-from harness.report.require import MEANINGS, require_findings
+from harness.report.require import MEANINGS, only_quarantined, require_findings
 from harness.report.run_info import RunInfo, Totals, totals
 from harness.report.table import Table, build_tables
 from harness.types import CellResult
@@ -36,6 +36,11 @@ class View:
     def unmet(self) -> list[str]:
         """What is missing for the required evidence."""
         return require_findings(self.run.require, self.results)
+
+    @cached_property
+    def only_quarantined(self) -> list[str]:
+        """Recipes for which a quarantine alone keeps that from deciding the exit code."""
+        return only_quarantined(self.run.require, self.results)
 
     @property
     def name(self) -> str:

@@ -27,7 +27,7 @@ def _is_one(value: str) -> bool:
 
 
 def _is_on(value: str) -> bool:
-    # TORCHINDUCTOR_*REMOTE_CACHE are three-valued: "0" switches off, which is what we want.
+    # "0" switches off: TORCHINDUCTOR_*REMOTE_CACHE are three-valued.
     return value not in ("", "0")
 
 
@@ -36,11 +36,12 @@ def _is_set(value: str) -> bool:
 
 
 # With one of these nothing would be compiled, or a failure to compile would be hidden; no flag makes that a
-# measurement. The conditions are torch's own (2.11 to 2.14): _dynamo/config.py reads SUPPRESS_ERRORS as bool(text), so
-# that "0" switches it on too, and eval_frame.py compares TORCHDYNAMO_DISABLE with "1".
+# measurement. torch (2.11 to 2.14) reads SUPPRESS_ERRORS as bool(text) in _dynamo/config.py, so that "0" switches it on
+# too. The DISABLE switches count as on here wherever the census counts them so, which is wider than torch's own "1":
+# otherwise every cell would run only to end as an error.
 _FORBIDDEN = {
-    "TORCHDYNAMO_DISABLE": (_is_one, "turns torch.compile off, every cell would run eagerly"),
-    "TORCH_COMPILE_DISABLE": (_is_one, "turns torch.compile off, every cell would run eagerly"),
+    "TORCHDYNAMO_DISABLE": (_is_on, "turns torch.compile off, every cell would run eagerly"),
+    "TORCH_COMPILE_DISABLE": (_is_on, "turns torch.compile off, every cell would run eagerly"),
     "TORCHDYNAMO_SUPPRESS_ERRORS": (_is_set, "hides compile errors by running eagerly (any value does, 0 too)"),
     "TORCH_COMPILE_OVERRIDE_BACKENDS": (_is_set, "replaces the backend that a cell names"),
     "PYTHONOPTIMIZE": (_is_set, "strips assert statements from every library under test"),

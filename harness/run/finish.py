@@ -65,6 +65,8 @@ def describe_run(
     host = _host(journal)
     commit, dirty = git_state(Path.cwd())
     notes = [*plan.notes, *state.faults, *map(str, journal.broken)]
+    if len(plan.cells) < plan.planned:
+        notes.append(f"{len(plan.cells)} of {plan.planned} planned cells were selected")
     if state.left_out:
         notes.append(f"{len(state.left_out)} cells were not run: stopped by -x/--maxfail")
     return RunInfo(

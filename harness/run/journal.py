@@ -11,6 +11,7 @@ start     ``id``, ``attempt``: this process is now running this cell
 end       ``result``, ``attempt``: the cell's result (harness.types.CellResult); ``rss_mib``: the
           most memory that the process held so far
 selected  ``ids``: what pytest kept after -k, --deselect, --lf...
+dropped   ``ids``: what vanished from pytest's collection although no option of pytest's asked for it
 exit      ``status``: how the worker process ``of`` ended, as its parent saw it (negative: signal)
 usage     ``message``: the user's input is at fault (a case file that can't be imported)
 paused    a debugger was entered: nobody may judge this process by the clock
@@ -176,6 +177,11 @@ def read_journal(directory: Path) -> Journal:
         if rest:
             broken.append(BrokenLine(Process.of_file(path), f"{path.name}:{len(lines) + 1}", cut=True))
     return Journal(tuple(_merged(records)), tuple(broken))
+
+
+def dropped_ids(journal: Journal) -> frozenset[str]:
+    """Cells that something other than an option of pytest's kept from running."""
+    return frozenset(str(cell_id) for record in journal.of_type("dropped") for cell_id in record.data.get("ids", ()))
 
 
 def _merged(records: Iterable[Record]) -> list[Record]:

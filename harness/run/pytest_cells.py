@@ -11,9 +11,13 @@ import pytest
 
 from harness.run import plugin
 from harness.run.cell_process import IN_PROCESS, CellProcess, Unusable
+from harness.run.journal import JournalWriter
 from harness.run.plan_file import Round, RunPlan
 from harness.run.run_dir import RunDir
 from harness.types import Cell, CellResult, Verdict
+
+# Options of pytest's that take collected items away, by their names in its configuration.
+DESELECTING = ("keyword", "markexpr", "deselect", "lf", "stepwise")
 
 
 class CellRed(Exception):
@@ -67,6 +71,11 @@ class CellItem(pytest.Item):
         return self.path, None, self.name
 
 
+def _names(items: Sequence[pytest.Item]) -> list[str]:
+    """The ids of the cells among ``items``."""
+    return [item.name for item in items if isinstance(item, CellItem)]
+
+
 def describe(result: CellResult) -> str:
     """A red cell as text: every finding, then the stack."""
     findings = [str(finding) for finding in result.findings] or [result.reason]
@@ -89,6 +98,8 @@ class Cells:
         self._worker = worker
         self._process: CellProcess | None = None
         self.selected: tuple[str, ...] | None = None  # what pytest kept, once it has collected
+        self._collected: set[str] = set()
+        self._deselected: set[str] = set()
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> MatrixFile | None:
         if file_path.resolve() != self._matrix:
@@ -99,8 +110,33 @@ class Cells:
         node.owner = self
         return node
 
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        self._collected.update(_names([item]))
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._deselected.update(_names(items))
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.selected = tuple(item.name for item in session.items if isinstance(item, CellItem))
+        self.selected = tuple(_names(session.items))
+        dropped = self._dropped(session.config)
+        if dropped and self._run is not None:
+            journal = JournalWriter(self._run.journal, self._worker, self._entry.number)
+            journal.write("dropped", ids=dropped)
+            journal.close()
+
+    def _dropped(self, config: pytest.Config) -> list[str]:
+        """Cells that are gone although no option of pytest's took them away: a conftest or a plugin did.
+
+        Node ids and --lf keep cells from being collected; options that deselect say so to plugins. Without such an
+        option, whoever deselects is not the user.
+        """
+        expected = set(self._entry.ids)
+        if any("::" in argument for argument in config.args) or config.getoption("lf", False):
+            expected &= self._collected
+        if any(config.getoption(name, None) for name in DESELECTING):
+            expected -= self._deselected
+        expected -= set(self.selected or ())
+        return [cell_id for cell_id in self._entry.ids if cell_id in expected]
 
     def run(self, item: CellItem) -> CellResult:
         """Run the cell of ``item``; the last one of a poisoned process ends that process."""

@@ -20,13 +20,13 @@ from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import child_defaults, now, of_run, refusals
 from harness.run.finish import Finished, finish, judged_require
-from harness.run.journal import read_journal
+from harness.run.journal import dropped_ids, read_journal
 from harness.run.order import expensive_first
 from harness.run.plan_file import Round, RunPlan, write_plan, write_round
 from harness.run.pytest_cells import Cells
 from harness.run.pytest_roles import Workers, allow_restarts, cell_name, is_distributed, is_users_interrupt
 from harness.run.rounds import Interrupts, RoundEnd
-from harness.run.run_dir import RunDir, RunDirError
+from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Observer, Supervisor
 from harness.types import CellResult
 
@@ -54,8 +54,12 @@ def activate_plain(config: pytest.Config, matrix: Path) -> None:
         run = run_dir.create(plan.run_id, config.getoption("harness_report_dir"))
     except RunDirError as error:
         raise pytest.UsageError(str(error)) from error
-    write_plan(run.plan, plan)
-    write_round(run.round_file(1), entry)
+    try:
+        write_plan(run.plan, plan)
+        write_round(run.round_file(1), entry)
+    except OSError as error:
+        run_dir.discard(run)
+        raise pytest.UsageError(why_unwritable(run.work.parent, error)) from error
     cells = None if workers else Cells(matrix, plan, entry, run)
     if cells is None:
         allow_restarts(config, len(plan.cells))
@@ -182,14 +186,15 @@ class PlainRun:
         )
 
     def _selected(self) -> RunPlan:
-        """The plan without what -k, --deselect or --lf took away."""
+        """The plan without what -k, --deselect or --lf took away; what something else took away stays, as not run."""
+        journal = read_journal(self._run.journal)
         kept = self._cells.selected if self._cells is not None else None
         if kept is None:
-            record = next(read_journal(self._run.journal).of_type("selected"), None)
+            record = next(journal.of_type("selected"), None)
             kept = tuple(record.data["ids"]) if record is not None else None
         if kept is None:
             return self._plan
-        names = set(kept)
+        names = {*kept, *dropped_ids(journal)}
         return dataclasses.replace(self._plan, cells=tuple(cell for cell in self._plan.cells if cell.id in names))
 
     def _may_resume(self, exitstatus: int) -> bool:
@@ -202,7 +207,10 @@ class PlainRun:
         if not supervisor.plan.cells:
             run_dir.discard(self._run)
             return int(pytest.ExitCode.NO_TESTS_COLLECTED)
-        state = supervisor.complete() if resume else supervisor.reconciled()
+        try:
+            state = supervisor.complete() if resume else supervisor.reconciled()
+        except OSError as error:
+            return self._unwritable("the run could not go on", error)
         if supervisor.usage_error:
             self._message = supervisor.usage_error
             run_dir.discard(self._run)
@@ -217,10 +225,14 @@ class PlainRun:
                 stuck=supervisor.stuck,
             )
         except OSError as error:
-            self._message = f"the reports could not be written: {error}; what was recorded is in {self._run.work}"
-            return int(pytest.ExitCode.INTERNAL_ERROR)
+            return self._unwritable("the reports could not be written", error)
         self._results = state.results
         return self._finished.info.exit_code
+
+    def _unwritable(self, what: str, error: OSError) -> int:
+        work = self._run.work
+        self._message = f"{what}: {why_unwritable(work.parent, error)}; what was recorded is in {work}"
+        return int(pytest.ExitCode.INTERNAL_ERROR)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         self._show(terminalreporter)
@@ -262,7 +274,8 @@ def merged(code: int, exitstatus: int, *, gave_up: bool, others_failed: bool) ->
     """
     if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
         return code
-    if exitstatus == pytest.ExitCode.INTERNAL_ERROR or (gave_up and exitstatus not in (0, 1)):
+    of_tests = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if exitstatus == pytest.ExitCode.INTERNAL_ERROR or (gave_up and exitstatus not in of_tests):
         return exitstatus
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
         return exitstatus

@@ -11,6 +11,7 @@ start, and the process died                ``crash``, ``timeout`` or ``infra``, 
 start, and a line of its file is broken    ``error``: the result was cut short
 start, and we ended it after Ctrl-C        ``error``: interrupted
 no start                                   ``error: not run``; with -x, ``skip`` with that reason
+no start, and dropped from pytest's list   ``error: not run``, and no later round runs it
 end without a start                        ``error``: a line is missing
 several outcomes of one attempt, unequal   ``flaky``: somebody repeated the cell without recording a retry
 several outcomes of one attempt, equal     ``error``: reported twice, a defect of the harness
@@ -30,12 +31,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judge.waivers import apply_waivers
-from harness.run.journal import Journal, Process, Record
+from harness.run.journal import Journal, Process, Record, dropped_ids
 from harness.run.plan_file import RunPlan
 from harness.run.postmortem import Death
 from harness.signature import signature_of
 from harness.types import Attempt, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
+DROPPED = "not run: dropped by something else than an option of pytest (a conftest, a plugin)"
 RETRIED = (Verdict.INFRA, Verdict.OOM)
 
 
@@ -100,12 +102,15 @@ def reconcile(plan: RunPlan, journal: Journal, ending: Ending, *, today: datetim
     machine = _machine(journal, today)
     outcomes, faults = _outcomes(plan, journal, ending, machine)
     results, unstarted, to_retry = [], [], []
+    dropped = dropped_ids(journal)
     for cell in plan.cells:
         seen = outcomes[cell.id]
         if seen:
             result = _concluded(cell, seen, machine)
             if len(seen) == 1 and seen[0].attempt == 1 and result.verdict in RETRIED:
                 to_retry.append(cell.id)
+        elif cell.id in dropped:
+            result = _made(cell, Verdict.ERROR, Finding("run.not_run", "a result", DROPPED), machine)
         else:
             result = _not_run(cell, ending)
             unstarted.append(cell.id)

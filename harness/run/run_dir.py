@@ -147,6 +147,13 @@ def shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def why_unwritable(directory: Path, error: OSError) -> str:
+    """``error`` as a message that names the directory: that of a write to a full disk names no file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{directory}: the disk is full"
+    return f"{directory}: {error}"
+
+
 def discard(run: RunDir) -> None:
     """Remove everything that was written: nothing was run."""
     shutil.rmtree(run.work, ignore_errors=True)

@@ -5,6 +5,7 @@ It shares nothing with ``harness.fp8`` nor with the oracle: casts are torch's ow
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -211,7 +212,11 @@ def builder(axes: Axes, case: BuildCase) -> Callable[[ProgramProvider], Program]
     def build(provider: ProgramProvider) -> Program:
         own = isinstance(provider, StubProvider)
         dtype = getattr(torch, axes.dtype) if own else torch.float64
-        return case(CaseContext(provider, axes, inner, torch.device("cpu"), dtype))
+        program = case(CaseContext(provider, axes, inner, torch.device("cpu"), dtype))
+        if axes.recipe.name == "delayed_scaling":
+            return program
+        # One step is enough for what these tests break, and keeps their expectations readable.
+        return dataclasses.replace(program, expects=dataclasses.replace(program.expects, steps=1))
 
     return build
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.judge.check import Judging
-from harness.observe.types import CallSeen, Census, ErrorSeen, Observations, RunSeen, StepTensors
+from harness.observe.types import CallSeen, Census, ErrorSeen, LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord, Operand, TapRecord
 from harness.types import Axes, Cell, Evidence, Expectation, Spec
@@ -47,6 +47,7 @@ def clean_observations() -> Observations:
         compiled=clean_run(),
         census=clean_census(),
         gemms=(native,) * 9,
+        later=(LaterCall("steady call", True, clean_run().steps[0], clean_run().steps[0]),) * 11,
         state_keys=12,
         support=dict.fromkeys((OUTER, INNER), ("native", "", "")),
     )
