@@ -187,3 +187,15 @@ def test_admissible_difference_scales_with_its_row_and_takes_any_shape() -> None
     for shape in ((8,), (2, 3, 8), (1, 8)):
         assert admissible_difference(torch.ones(shape, dtype=torch.float64), BF16, FP32).shape == shape
     assert bool((admissible_difference(torch.zeros(3, 3, dtype=torch.float64), BF16, FP32) < 1e-30).all())
+
+
+def test_a_bias_that_cancels_its_product_leaves_the_rounding_of_the_product() -> None:
+    """y = p + b with p near -b: p's rounding may fall the other way, one spacing of p, whatever is left of y."""
+    precision = precision_of(torch.bfloat16)
+    bias = torch.full((8,), -0.75, dtype=torch.float64)
+    y = torch.full((4, 8), 2.0**-9, dtype=torch.float64)
+    spacing = 2.0**-8  # of bfloat16 between 0.5 and 1
+    assert bool((admissible_difference(y, precision, FP32, added=bias) >= spacing).all())
+    assert bool((admissible_difference(y, precision, FP32) < spacing).all())
+    # It allows that one spacing, not a product that is off by two per cent.
+    assert bool((admissible_difference(y, precision, FP32, added=bias) < 0.02 * 0.75).all())

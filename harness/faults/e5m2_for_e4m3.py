@@ -1,6 +1,7 @@
 """The input of fprop is quantised to E5M2, one bit of mantissa short.
 
-Only fprop: GPUs have no GEMM of two E5M2 operands, so elsewhere the fault would end in an error instead of numbers.
+Only fprop under per-tensor scaling: GPUs have no GEMM of two E5M2 operands and no block-scaled one with E5M2, so
+elsewhere the fault would end in an error instead of numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _apply(provider: Provider) -> Iterator[Provider]:
     multiply = ops.multiply
 
     def coarser(product: str, recipe: Any, a: Any, *rest: Any) -> torch.Tensor:
-        if product == "fprop" and a.format == "e4m3":
+        if product == "fprop" and recipe.name == "float8_current_scaling":
             decode = a.scale.to(torch.float32) * (formats.E4M3.max / formats.E5M2.max)
             a = requantised(dataclasses.replace(a, format="e5m2"), 1 / decode, decode)
         return multiply(product, recipe, a, *rest)

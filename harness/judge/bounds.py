@@ -173,8 +173,17 @@ SIZE_UNITS = 4.0
 NOISE_UNITS = 8.0
 
 
+# A product that a bias was added to is as large as the result and the bias together, however small their sum: its
+# rounding may fall the other way, one spacing, two unit roundoffs of it.
+ADDED_UNITS = 2.0
+
+
 def admissible_difference(
-    value: torch.Tensor, precision: Precision, accumulator: Accumulator, noise: torch.Tensor | None = None
+    value: torch.Tensor,
+    precision: Precision,
+    accumulator: Accumulator,
+    noise: torch.Tensor | None = None,
+    added: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """How far a correct program's tensor may be from the oracle's ``value``, elementwise, given equal FP8 operands.
 
@@ -184,11 +193,15 @@ def admissible_difference(
     so that a rounding that falls the other way in one layer doesn't reach the next as quantisation noise.
 
     ``value``: float64, any shape; the last axis is a row. ``noise``: typical size, elementwise, of the rounding noise
-    of operations that are more than a few elementwise ones; None where it wasn't measured.
+    of operations that are more than a few elementwise ones; None where it wasn't measured. ``added``: the bias that
+    the last operation added to a product, one element a column; where it cancels the product, ``value`` is small and
+    the product's rounding isn't.
     """
     flat = value.reshape(-1, value.shape[-1]) if value.dim() > 1 else value.reshape(1, -1)
     factor = SIZE_UNITS * (precision.unit + accumulator.spread)
     bound = OWN_UNITS * precision.unit * flat.abs() + factor * typical_size(flat)
+    if added is not None:
+        bound = bound + (ADDED_UNITS * precision.unit + SIZE_UNITS * accumulator.spread) * added.abs()
     bound = (bound + 2 * OWN_UNITS * precision.half_tiny).reshape(value.shape)
     return bound if noise is None else bound + NOISE_UNITS * noise
 

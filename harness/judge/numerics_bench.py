@@ -15,7 +15,7 @@ from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
 from harness.judge.oracle_noise import Noise
 from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_of_step, run_oracle
-from harness.judge.oracle_sites import ProductRun
+from harness.judge.oracle_sites import ProductRun, bias_within
 from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import Observations, RunSeen, StepTensors
 from harness.providers.protocol import Operand, TapRecord
@@ -207,7 +207,8 @@ class Bench:
         key = id(own)  # the tensor is kept beside its bound, so that the id stays its own
         if key not in self._allowed:
             noise = at.noise.tensors.get(name)
-            self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator, noise))
+            added = bias_within(at.sites, own) if name == "output" else None
+            self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator, noise, added))
         return self._allowed[key][1]
 
     @property

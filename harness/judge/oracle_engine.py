@@ -16,7 +16,7 @@ from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import Precision, round_to
 from harness.judge.oracle import OracleOperand, block_of, quantize, transposed
 from harness.judge.oracle_delayed import Memories
-from harness.judge.oracle_sites import Hints, Mismatch, ProductRun, Site, TraceEntry, resolve
+from harness.judge.oracle_sites import Hints, Mismatch, ProductRun, Site, TraceEntry, bias_within, resolve
 from harness.providers.protocol import Operand
 from harness.types import Spec
 
@@ -75,7 +75,8 @@ class RunEngine:
         recipe = call.recipe if self.quantise else None
         # Detached: a site that held the program's own tensors would hold the autograd graph, which holds the provider
         # and so the site, a cycle through C++ that no garbage collector sees.
-        site = Site(len(self.sites), call.layer, call.name, recipe, x.detach(), y=x.new_empty(0))
+        kept = None if bias is None else bias.detach()
+        site = Site(len(self.sites), call.layer, call.name, recipe, x.detach(), y=x.new_empty(0), bias=kept)
         self.sites.append(site)
         own = round_to(x, self.precision)
         if recipe is None:
@@ -176,7 +177,8 @@ class RunEngine:
         if seen is not None and role != "weight":  # a weight is a parameter: known exactly, never hinted
             noise = self.noise.get((site.index, role))
             noise = noise if natural or noise is None else noise.t()
-            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise)
+            added = bias_within(self.sites, source) if product == FPROP else None
+            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added)
             if mismatch is not None:
                 mismatches.append(mismatch)
         base = site.operands.get(role)

@@ -73,7 +73,8 @@ class Site:
 
     ``stored`` keeps, per result (fprop, dgrad, wgrad, bgrad), the oracle's result minus the exact linear function of
     the program's own tensors: added to that function it replays the run, quantisation and rounding included.
-    ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned.
+    ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned,
+    ``bias`` (N,) what it had added to its product.
     """
 
     index: int
@@ -82,6 +83,7 @@ class Site:
     recipe: Spec | None
     x: torch.Tensor
     y: torch.Tensor
+    bias: torch.Tensor | None = None
     grad_output: torch.Tensor | None = None
     operands: dict[str, OracleOperand] = field(default_factory=dict)
     encode_scales: dict[str, float | None] = field(default_factory=dict)
@@ -91,6 +93,14 @@ class Site:
     def parameter(self, kind: str) -> str:
         """Name of the layer's ``weight`` or ``bias`` in the program's model."""
         return f"{self.name}.{kind}" if self.name else kind
+
+
+def bias_within(sites: Sequence[Site], value: torch.Tensor) -> torch.Tensor | None:
+    """The bias that is part of ``value`` (M, N), where it is what one of ``sites`` returned; None elsewhere."""
+    for site in reversed(sites):
+        if site.bias is not None and site.y.shape == value.shape and torch.equal(site.y, value):
+            return site.bias
+    return None
 
 
 class Hints:
@@ -143,14 +153,18 @@ def resolve(
     precision: Precision,
     accumulator: Accumulator,
     noise: torch.Tensor | None = None,
+    added: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Mismatch | None]:
-    """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced)."""
+    """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced).
+
+    ``noise`` and ``added`` as in :func:`harness.judge.bounds.admissible_difference`.
+    """
     source = operand.source.detach().to(own)
     if source.shape != own.shape:
         return own, Mismatch(operand.role, f"shape {tuple(source.shape)} instead of {tuple(own.shape)}")
     if torch.equal(source, own):
         return own, None
-    worst = within((source - own).abs(), admissible_difference(own, precision, accumulator, noise))
+    worst = within((source - own).abs(), admissible_difference(own, precision, accumulator, noise, added))
     if worst.ok:
         return source, None
     return own, Mismatch(operand.role, "another", worst)
