@@ -361,8 +361,9 @@ def test_refusal_that_poisons_later_regions_is_an_eager_error() -> None:
             yield
 
     obs = observe(axes("delayed_scaling"), provider=FakeProvider(poisoning), raises=REFUSAL)
-    assert [error.phase for error in obs.errors] == ["compile"] * 3 + ["eager"]
-    assert obs.errors[-1].message == "unusable"
+    # Once in the region that follows the refusals, once in the one that an exception is to leave.
+    assert [error.phase for error in obs.errors] == ["compile"] * 3 + ["eager"] * 2
+    assert {error.message for error in obs.errors[3:]} == {"unusable"}
 
 
 def test_refusal_at_entry_is_looked_for_eagerly() -> None:

@@ -71,11 +71,14 @@ class Batches:
         return self.inputs(index)
 
     def _varied(self, index: int, tensor: torch.Tensor) -> torch.Tensor:
-        """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows."""
+        """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows.
+
+        Not those of a square input: Dynamo gives equal sizes one symbol, so that one of them can't vary alone.
+        """
         if not tensor.is_floating_point():
             return tensor
         values = tensor.detach() * MAGNITUDES[index % len(MAGNITUDES)]
-        if self.axes.dynamic and index % 2 and values.dim() > 1:
+        if self.axes.dynamic and index % 2 and values.dim() > 1 and values.shape[0] not in values.shape[1:]:
             values = torch.cat([values, values.flip(0)])
         return values.requires_grad_(tensor.requires_grad)
 
