@@ -17,7 +17,7 @@ from harness.fp8.errors import UnsupportedRecipeError
 
 Manager = fp8.FP8GlobalStateManager
 
-DESIGN_FIELDS = [
+STATE_FIELDS = [
     "fp8_enabled",
     "fp8_calibration",
     "fp8_recipe",
@@ -45,18 +45,18 @@ def fresh() -> Iterator[None]:
 
 def values() -> dict[str, Any]:
     state = Manager.quantization_state
-    return {name: repr(getattr(state, name)) for name in DESIGN_FIELDS}
+    return {name: repr(getattr(state, name)) for name in STATE_FIELDS}
 
 
 def identities() -> dict[str, int]:
     state = Manager.quantization_state
-    containers = {name: id(getattr(state, name)) for name in DESIGN_FIELDS if isinstance(getattr(state, name), dict)}
+    containers = {name: id(getattr(state, name)) for name in STATE_FIELDS if isinstance(getattr(state, name), dict)}
     tensors = {f"skip {key}": id(tensor) for key, tensor in state.skip_fp8_weight_update_tensor.items()}
     return {"state": id(state), **containers, **tensors}
 
 
 def test_the_fields_are_those_of_the_design() -> None:
-    assert [item.name for item in fields(fp8.FP8GlobalState)] == DESIGN_FIELDS
+    assert [item.name for item in fields(fp8.FP8GlobalState)] == STATE_FIELDS
     assert not hasattr(Manager.quantization_state, "__dict__")
 
 

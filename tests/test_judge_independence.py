@@ -1,4 +1,4 @@
-"""The judge shares no code with the system that it judges (DESIGN section 4)."""
+"""The judge shares no code with the system that it judges."""
 
 from __future__ import annotations
 

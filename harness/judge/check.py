@@ -21,7 +21,7 @@ EXECUTED = (Evidence.NATIVE, Evidence.EMULATED)
 class Judging:
     """One cell's observations beside everything that is expected of it.
 
-    Precedence of expectations: schema defaults < case < matrix (DESIGN: schema < case < budgets/expect < waivers).
+    Precedence of expectations: schema defaults < case < matrix.
     """
 
     cell: Cell

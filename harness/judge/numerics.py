@@ -1,4 +1,4 @@
-"""The numeric verdict on one cell: every check of DESIGN section 7, in an order in which NaN can't hide."""
+"""The numeric verdict on one cell: every numeric check of docs/judging.md, in an order in which NaN can't hide."""
 
 from __future__ import annotations
 

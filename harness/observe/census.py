@@ -75,7 +75,7 @@ def compile_switches() -> list[str]:
     stance = torch_compat.dynamo_stance()
     if stance not in _LOUD_STANCES:
         reasons.append(f"torch.compiler.set_stance({stance!r}) is active")
-    # Fake tensors do not keep frames from being compiled, any other dispatch mode does (FACTS: "cold").
+    # Fake tensors do not keep frames from being compiled, any other dispatch mode does.
     reasons += [f"the dispatch mode {m} is active" for m in torch_compat.dispatch_modes() if m != "FakeTensorMode"]
     return reasons
 

@@ -1,7 +1,7 @@
 """An exception of the product as data: its whole chain, the user's line, a stack that reads the same everywhere.
 
 What torch.compile raises often hides the product's own error: under ``fullgraph=True`` a refusal surfaces as
-``Unsupported: Observed exception`` and its text stands only in the chain (FACTS section 2).
+``Unsupported: Observed exception`` and its text stands only in the chain.
 """
 
 from __future__ import annotations

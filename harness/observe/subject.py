@@ -17,7 +17,7 @@ from harness.providers.protocol import ProgramProvider, Provider
 from harness.run.host import host_arch
 from harness.types import Axes, Evidence, Expectation, Raises
 
-# Compiled calls that a documented refusal must stop: a plain raise reaches the user once at most (FACTS section 2).
+# Compiled calls that a documented refusal must stop: a plain raise reaches the user once at most.
 REFUSAL_CALLS = 3
 # After the warm-up; more than Dynamo's recompile limit of 8, so that one recompilation per call runs into it.
 STEADY_CALLS = 10

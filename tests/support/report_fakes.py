@@ -35,7 +35,7 @@ RuntimeError: boom at 0x7f00aa"""
 
 
 def cell_id(axes: Axes) -> str:
-    """An id as DESIGN section 2 writes it: provider and every axis that is not the schema's default."""
+    """An id as the plan writes it: provider and every axis that is not the schema's default."""
     default = Axes(case=axes.case, provider=axes.provider, recipe=axes.recipe)
     parts = [f"provider={axes.provider.label}", f"recipe={axes.recipe.label}"]
     for field in dataclasses.fields(Axes)[3:]:
