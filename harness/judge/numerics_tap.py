@@ -4,7 +4,7 @@ the program itself."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -43,15 +43,22 @@ def _fresh(bench: Bench) -> Iterator[tuple[View, Pair]]:
                 yield view, pair
 
 
-def check_scales(bench: Bench) -> list[Finding]:
-    """Role, block and every scale of each operand equal to the oracle's quantisation of that operand's source."""
+def _operand_findings(
+    bench: Bench, check: str, faults: Callable[[Operand, OracleOperand], Iterator[tuple[str, str]]]
+) -> list[Finding]:
+    """Findings of ``faults`` (expected and got, in words) for each operand beside the oracle's quantisation of it."""
     findings = []
     for view, pair in _fresh(bench):
         for name, seen, own, encode_scale in _operands(pair):
             where = f"{pair.place(view.name)}, operand {name}"
             expected = expected_operand(pair, seen, own, encode_scale)
-            findings += [Finding("numerics.scales", e, g, where) for e, g in _scale_faults(seen, expected)]
+            findings += [Finding(check, e, g, where) for e, g in faults(seen, expected)]
     return findings
+
+
+def check_scales(bench: Bench) -> list[Finding]:
+    """Role, block and every scale of each operand equal to the oracle's quantisation of that operand's source."""
+    return _operand_findings(bench, "numerics.scales", _scale_faults)
 
 
 def _scale_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
@@ -87,13 +94,7 @@ def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[
 
 def check_codes(bench: Bench) -> list[Finding]:
     """Every FP8 (or FP4) code equal to the oracle's; two codes of NaN are equal."""
-    findings = []
-    for view, pair in _fresh(bench):
-        for name, seen, own, encode_scale in _operands(pair):
-            where = f"{pair.place(view.name)}, operand {name}"
-            expected = expected_operand(pair, seen, own, encode_scale)
-            findings += [Finding("numerics.codes", e, g, where) for e, g in _code_faults(seen, expected)]
-    return findings
+    return _operand_findings(bench, "numerics.codes", _code_faults)
 
 
 def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
