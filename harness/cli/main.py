@@ -13,6 +13,7 @@ from harness.plan.nearest import nearest
 
 # Command -> the function that runs it, imported when it is asked for. Without a command word, a matrix is run.
 COMMANDS: Mapping[str, str] = {
+    "doctor": "harness.cli.doctor:main",
     "report": "harness.cli.report:main",
     "schema": "harness.cli.schema:main",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.cli.errors import UsageError
 from harness.cli.option import Option, parse
+from harness.doctor.schema import doctor_schema
 from harness.plan import matrix_json_schema
 from harness.plan.nearest import nearest
 from harness.report.schema import schemas
@@ -17,10 +18,15 @@ SCHEMAS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "matrix": matrix_json_schema,
     "results": lambda: schemas()["results.schema.json"],
     "run": lambda: schemas()["run.schema.json"],
+    "baseline": lambda: schemas()["baseline.schema.json"],
+    "doctor": doctor_schema,
 }
 OPTIONS = (
     Option(
-        "name", ("name",), "matrix (a matrix file), results (a line of results.jsonl) or run (run.json)", metavar="NAME"
+        "name",
+        ("name",),
+        "matrix (a matrix file), results (a line of results.jsonl), run (run.json), baseline, doctor (doctor --json)",
+        metavar="NAME",
     ),
 )
 
