@@ -92,31 +92,40 @@ STEPS = 2
 HISTORY_STEPS = 4
 
 
-def build(ctx: CaseContext) -> Program:
-    """Build the program of ``ctx.axes.nesting``.
+def linears_of(ctx: CaseContext, count: int, *, bias: bool = True) -> Layers:
+    """``count`` ToyLinears that can be chained.
 
-    Layers alternate between K -> N and N -> K, so that a transposed operand meets a shape that differs.
+    They alternate between K -> N and N -> K, so that a transposed operand meets a shape that differs.
     """
-    rows, in_features, out_features = ctx.axes.shape
-    make_forward, owners = NESTED_PROGRAMS[ctx.axes.nesting]
-    sizes = [(in_features, out_features) if i % 2 == 0 else (out_features, in_features) for i in range(len(owners))]
-    model = torch.nn.Module()
-    layers = torch.nn.ModuleList(
-        ctx.provider.linear(a, b, bias=True, dtype=ctx.dtype, device=ctx.device) for a, b in sizes
-    )
-    model.add_module("layers", layers)
-    outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
+    _, in_features, out_features = ctx.axes.shape
+    sizes = [(in_features, out_features) if i % 2 == 0 else (out_features, in_features) for i in range(count)]
+    return Layers(ctx.provider.linear(a, b, bias=bias, dtype=ctx.dtype, device=ctx.device) for a, b in sizes)
+
+
+def rows_of(ctx: CaseContext) -> Callable[[torch.Generator], tuple[torch.Tensor, ...]]:
+    """What draws the one input (M, K) of the first layer, gradient required."""
+    rows, in_features, _ = ctx.axes.shape
 
     def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         x = draw(ctx.axes.data, (rows, in_features), generator, ctx.dtype, ctx.device)
         return (x.requires_grad_(True),)
 
+    return make_inputs
+
+
+def build(ctx: CaseContext) -> Program:
+    """Build the program of ``ctx.axes.nesting``."""
+    make_forward, owners = NESTED_PROGRAMS[ctx.axes.nesting]
+    layers = linears_of(ctx, len(owners))
+    model = torch.nn.Module()
+    model.add_module("layers", layers)
+    outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
     labels = {"o": outer.label, "i": inner.label}
     return Program(
         model=model,
         forward=make_forward(ctx.provider.autocast, layers),
         recipes=lambda: (ctx.provider.recipe(outer), ctx.provider.recipe(inner)),
-        make_inputs=make_inputs,
+        make_inputs=rows_of(ctx),
         expects=Expects(
             fp8_linears=tuple(labels[owner] for owner in owners if owner != "-"),
             steps=HISTORY_STEPS if outer.name == "delayed_scaling" else STEPS,

@@ -31,6 +31,9 @@ DATA_KINDS = ("normal", "positive", "heavy_tailed")
 # A note by which a result tells the run that no later cell may use its process (a CUDA context that is lost).
 RETIRE_WORKER = "retire-worker"
 
+# Steps that a traced cell runs at least: the second call meets whatever the first one cached.
+MINIMUM_TRACED = 2
+
 # The inner recipe of a nested region. Fixed, so that an id names one program for ever. The partner always has a
 # different granularity from the outer recipe: a region that leaks its outer recipe inwards is then visible in bytes.
 PARTNERS: Mapping[str, str] = {
@@ -104,6 +107,23 @@ def scalar_text(value: Scalar) -> str:
 
 
 @dataclass(frozen=True)
+class CaseEntry:
+    """What planning knows of a registered case without importing it (and torch with it).
+
+    ``path`` is ``module:attribute`` of its Case. ``variants`` are its programs where it has several: a matrix that
+    names none runs them all. ``nestings`` and ``recipes`` are those that its programs are made for; anything else is
+    an error of the matrix, so that no axis is ignored in silence. ``pair`` names the variants whose program has a
+    second recipe (the partner of PARTNERS, which then stands in the id); ``("",)`` for a case without variants.
+    """
+
+    path: str
+    variants: tuple[str, ...] = ()
+    nestings: tuple[str, ...] = ("flat",)
+    recipes: tuple[str, ...] = RECIPES
+    pair: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Axes:
     """One combination of axis values. Field order is the schema order that ids follow."""
 
@@ -113,6 +133,8 @@ class Axes:
     arch: str = "host"
     fullgraph: bool = True
     nesting: str = "flat"
+    variant: str = ""  # which of the case's programs; "" for a case that has one only
+    target: str = ""  # "package.module:attribute" of the user's own program, for the case "target"
     backend: str = "aot_eager"
     dtype: str = "bfloat16"
     shape: tuple[int, int, int] = (128, 256, 128)  # M, K, N of the first layer
@@ -164,11 +186,16 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the matrix demands of a cell, on top of what its case states."""
+    """What the matrix demands of a cell, on top of what its case states.
+
+    ``baseline``: what an earlier run measured. No more than that is allowed, whatever budgets and case say; a count of
+    None is not judged. None without a baseline, or for a cell that it doesn't know.
+    """
 
     budgets: Budgets = Budgets()
     raises: Raises | None = None
     waivers: tuple[Waiver, ...] = ()
+    baseline: Budgets | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +237,7 @@ class Attempt:
     reason: str
     worker: str = ""
     seconds: float = 0.0
+    gpu: str = ""  # in words; empty without a GPU
 
 
 @dataclass(frozen=True)
@@ -237,6 +265,8 @@ class CellResult:
     detail: str = ""  # stack or long text; shown once per group of reds
     repro: str = ""
     gates: bool = True  # False under a quarantine: shown, never decides the exit code
+    worker: str = ""  # the process that its last attempt ran in
+    gpu: Mapping[str, Any] = field(default_factory=dict)  # the only one that this process could see
     schema_version: int = SCHEMA_VERSION
 
 
@@ -249,6 +279,8 @@ def axes_dict(axes: Axes) -> dict[str, Any]:
         "arch": axes.arch,
         "fullgraph": axes.fullgraph,
         "nesting": axes.nesting,
+        "variant": axes.variant,
+        "target": axes.target,
         "backend": axes.backend,
         "dtype": axes.dtype,
         "shape": list(axes.shape),

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness.faults import FAULTS
+from harness.faults.cell import cells_of
 from harness.faults.fault import Fault
 from harness.faults.patching import patched
 from harness.providers.load import loaded_provider
@@ -41,10 +42,19 @@ def checks_of(result: CellResult) -> set[str]:
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - DEADLY - {"out_of_memory"}))
 def test_fault_is_caught_by_the_check_it_names(name: str) -> None:
     fault: Fault = load(FAULTS[name])
-    recipe = "delayed_scaling" if name == "plain_refusal" else "float8_current_scaling"
-    result = run(name, fullgraph=name not in FALLBACK, recipe=recipe)
+    faulty, _ = cells_of(fault)
+    result = execute_cell(faulty)
     assert result.verdict is Verdict.FAIL, result.detail
     assert fault.caught_by in checks_of(result)
+
+
+TWINS = {cells_of(load(path))[1].id: cells_of(load(path))[1] for path in FAULTS.values()}
+
+
+@pytest.mark.parametrize("cell_id", sorted(TWINS))
+def test_clean_twin_of_every_fault_is_green(cell_id: str) -> None:
+    result = execute_cell(TWINS[cell_id])
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
 
 
 @pytest.mark.parametrize("name", sorted(FALLBACK - {"plain_refusal"}))

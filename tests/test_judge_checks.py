@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.judge.verdict import CHECKS, run_checks
-from harness.observe.types import Break, CallSeen, StateDiff
+from harness.observe.types import Break, CallSeen, Fact, StateDiff
+from harness.program import Expects
 from harness.providers.protocol import GemmRecord
 from harness.types import Budgets, Evidence, Expectation, Raises
 from tests.support.judging import INNER, LINEARS, OUTER, clean_run, error, judging
@@ -29,7 +30,7 @@ def fired(j: Any) -> set[str]:
 def test_clean_cell_has_no_finding_and_every_executed_check_applies() -> None:
     findings, applied = run_checks(judging())
     assert findings == []
-    not_applicable = {"error.refusal", "error.negative"}
+    not_applicable = {"error.refusal", "error.negative", "case.facts"}
     assert set(applied) == {check.name for check in CHECKS} - not_applicable
 
 
@@ -72,7 +73,7 @@ def test_check_fires_alone(name: str, broken: Mapping[str, Any]) -> None:
 
 
 def test_every_check_has_a_test_that_makes_it_fail() -> None:
-    covered = {name for name, _ in ALONE} | {"error.refusal", "error.negative"}
+    covered = {name for name, _ in ALONE} | {"error.refusal", "error.negative", "case.facts"}
     assert {check.name for check in CHECKS} == covered
 
 
@@ -80,6 +81,27 @@ def test_missing_parts_are_red_together() -> None:
     assert fired(judging(census=None, compiled=None, gemms=None)) == {"observe.complete"}
     assert "observe.complete" in fired(judging(census={"calls": (CallSeen(3, 3),) * 2}))
     assert "observe.complete" in fired(judging(gemms=None))
+
+
+def test_facts_are_judged_where_the_case_has_probes() -> None:
+    met, missed = Fact("graphs of one setting", "1", "1"), Fact("graphs of two settings", "2", "3")
+    assert fired(judging(facts=(met,))) == set()
+    assert fired(judging(facts=(met, missed))) == {"case.facts"}
+    assert fired(judging(facts=())) == {"case.facts"}  # probes that stated nothing
+
+
+@pytest.mark.parametrize(
+    ("event", "census", "check"),
+    [
+        ("recompiles", {"recompiles": ("a guard failed",)}, "compile.recompiles"),
+        ("graph_breaks", {"breaks": (SITE,), "counter_breaks": 1}, "compile.breaks"),
+        ("eager_frames", {"frames_total": 2, "frames_ok": 1}, "compile.eager_frames"),
+    ],
+)
+def test_events_of_the_design_come_on_top_of_the_budget(event: str, census: Mapping[str, Any], check: str) -> None:
+    expects = Expects(fp8_linears=LINEARS, **{event: 1})
+    assert fired(judging(census=census)) == {check}
+    assert fired(judging(census=census, expects=expects)) == set()
 
 
 def test_no_observed_call_is_red() -> None:
@@ -188,7 +210,7 @@ class TestTraced:
 
     def judge(self, captured: int) -> set[str]:
         parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None}
-        census = {"calls": (CallSeen(captured, 0),)}
+        census = {"calls": (CallSeen(3, 0), CallSeen(captured, 0))}
         return fired(judging(evidence=Evidence.TRACED, census=census, **parts))
 
     def test_all_captured(self) -> None:

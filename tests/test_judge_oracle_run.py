@@ -14,7 +14,7 @@ from harness.judge.numerics import judge_numerics
 from harness.judge.oracle_engine import FPROP, ReplayEngine
 from harness.judge.oracle_provider import OracleUnsupported
 from harness.judge.oracle_run import OracleRun, records_of_step, run_oracle
-from harness.judge.oracle_steps import OUTPUT, forward
+from harness.judge.oracle_steps import OUTPUT, At, forward
 from harness.program import CaseContext, Expects, Program
 from harness.types import NESTINGS, Spec
 from tests.support.judge_stub import axes_for, observe
@@ -73,7 +73,7 @@ def test_unquantised_is_the_program_without_quantisation() -> None:
     bare = run.unquantised[OUTPUT]
     removed = {(s.index, FPROP) for s in sites}
     with torch.no_grad(), run.provider.replaying(ReplayEngine(run.provider.run, removed)):
-        output = forward(run.program, run.batches[-1], frozenset()).output
+        output = forward(run.program, run.batches[-1], frozenset(), At(0)).output
     assert norm(output - bare) < 1e-12 * norm(bare)
     assert 0.01 < norm(run.steps[-1].output - bare) / norm(bare) < 0.1
 

@@ -104,3 +104,21 @@ def test_reset_in_place_is_no_difference(recorder: Recorder) -> None:
     STATE.depth = 3
     recorder.reset_provider()
     assert recorder.diffs == []
+
+
+def test_state_that_can_not_be_read_after_an_exception_is_put_down_to_it(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a lost CUDA context whoever looks next fails."""
+
+    def unreadable(*args: object, **kwargs: object) -> None:
+        raise ValueError("unreadable")
+
+    monkeypatch.setattr(recorder, "compare", unreadable)
+    with pytest.raises(ValueError, match="unreadable") as raised, recorder.part("eager", "after eager"):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert recorder.errors[0].type == "RuntimeError"
+    with pytest.raises(ValueError, match="unreadable") as raised, recorder.part("eager", "after eager"):
+        pass
+    assert raised.value.__cause__ is None

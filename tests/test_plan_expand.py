@@ -148,7 +148,8 @@ def test_every_setting_says_where_it_came_from() -> None:
     (cell,) = matrix.full.cells
     assert cell.origin == {
         **dict.fromkeys(
-            ("case", "provider", "arch", "fullgraph", "backend", "shape", "data", "dynamic"), "schema default"
+            ("case", "provider", "arch", "fullgraph", "variant", "target", "backend", "shape", "data", "dynamic"),
+            "schema default",
         ),
         **dict.fromkeys(("budgets.graph_breaks", "budgets.eager_frames"), "schema default"),
         "dtype": "m.yaml:2:19 defaults.dtype",

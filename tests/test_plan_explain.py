@@ -8,14 +8,15 @@ import pytest
 
 from harness.plan import MatrixErrors
 from harness.plan.load import matrix_from_bytes
-from harness.types import RECIPES
+from harness.types import NESTINGS, RECIPES, CaseEntry
 from tests.support.plan_texts import GOOD, HEAD, WAIVER, axis, errors_of, recipe
 
 
 @pytest.fixture(autouse=True)
 def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixed registries: a newly registered case or fault must not change what a message lists."""
-    monkeypatch.setattr("harness.plan.axes.CASES", {"toy_linear": "", "mlp": ""})
+    entry = CaseEntry("nowhere:CASE", nestings=NESTINGS)
+    monkeypatch.setattr("harness.plan.axes.CASES", {"toy_linear": entry, "mlp": entry})
     monkeypatch.setattr("harness.plan.specs.PROVIDERS", {"reference": "", "torchao": ""})
     monkeypatch.setattr("harness.plan.specs.FAULTS", {"leaky_exit": "", "wrong_scale": ""})
 

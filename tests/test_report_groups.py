@@ -1,8 +1,8 @@
 import dataclasses
 import os
 
-from harness.report.groups import group_reds, headline, user_site
-from harness.types import Finding, Verdict
+from harness.report.groups import group_reds, headline, place, user_site
+from harness.types import Axes, CellResult, Finding, Spec, Verdict
 from tests.support.report_fakes import (
     BREAK,
     BYTES,
@@ -10,6 +10,7 @@ from tests.support.report_fakes import (
     ci_axes,
     crashed_results,
     green_results,
+    library_results,
     mixed_results,
     passed,
     red,
@@ -43,6 +44,23 @@ def test_the_predicate_is_true_of_the_group_and_false_of_the_greens() -> None:
         assert all(group.predicate.holds(member.axes) for member in group.members)
         assert not any(map(group.predicate.holds, greens))
     assert group_reds(results)[1].predicate_text == "recipe=float8_block_scaling and backend=inductor"
+
+
+def test_reds_of_a_variant_are_told_apart_by_it_and_its_case() -> None:
+    texts = [group.predicate_text for group in group_reds(library_results())]
+    assert texts == [
+        "case=checkpoint and fullgraph=false and variant=reentrant",
+        "case=amp and recipe=mxfp8_block_scaling and variant=inside",
+    ]
+
+
+def test_cases_without_variants_have_no_variant_to_name() -> None:
+    def result(case: str, variant: str = "") -> CellResult:
+        return passed(Axes(case, Spec("p"), Spec("r"), variant=variant))
+
+    reds = [red(result(case), BYTES) for case in ("a", "b")]
+    greens = [result(case, "v") for case in ("c", "d", "e")]
+    assert group_reds([*reds, *greens])[0].predicate_text == "case in {a, b}"
 
 
 def test_no_single_predicate_is_said_in_words() -> None:
@@ -83,3 +101,10 @@ def test_headline_is_one_line_and_never_empty() -> None:
     assert headline(red(result, BREAK)) == str(BREAK)
     assert headline(dataclasses.replace(result, reason="a\nb")) == "a b"
     assert headline(result) == "no reason was recorded"
+
+
+def test_a_group_says_on_which_gpu_its_first_cell_ran() -> None:
+    gpu = {"index": 1, "name": "NVIDIA H200", "uuid": "GPU-7", "alone": False}
+    failed = dataclasses.replace(crashed_results()[0], verdict=Verdict.FAIL, worker="gw3", gpu=gpu)
+    assert ("on", "GPU 1 (NVIDIA H200), worker gw3") in group_reds([failed])[0].facts()
+    assert place(dataclasses.replace(failed, gpu={})) == ""

@@ -16,6 +16,7 @@ from tests.support.report_fakes import (
     ci_axes,
     crashed_results,
     green_results,
+    library_results,
     many_results,
     mixed_results,
     one_of_each,
@@ -60,7 +61,7 @@ def report(results, **changes):
     return "".join(html_chunks(View(run_of(results, **changes), results)))
 
 
-@pytest.mark.parametrize("make", [green_results, mixed_results, crashed_results, one_of_each, list])
+@pytest.mark.parametrize("make", [green_results, mixed_results, library_results, crashed_results, one_of_each, list])
 def test_it_is_well_formed_and_holds_every_cell(make) -> None:
     results = make()
     reader = Reader(report(results))
@@ -116,6 +117,23 @@ def test_filters_name_the_axes_that_vary_and_rows_point_into_them() -> None:
         fullgraph = "true" if axes["fullgraph"] else "false"
         expected = [result.verdict.value, result.evidence.value, axes["recipe"], fullgraph]
         assert chosen == [*expected, axes["nesting"], axes["backend"]]
+
+
+def test_cases_and_variants_are_rows_and_a_case_is_named_once() -> None:
+    text = report(library_results())
+    assert "<tr><th>case</th><th>variant or target</th><th>float8_<wbr>current_<wbr>scaling</th>" in text
+    assert "<tr><td>autocast_outside</td><td></td>" in text
+    assert "<tr><td>checkpoint</td><td>reentrant</td>" in text
+    assert '<tr><td class="again">checkpoint</td><td>nonreentrant</td>' in text
+    assert "<tr><td>target</td><td>my_project.models.block:build</td>" in text
+    assert "<tr><th>recipe</th><th>flat</th>" in text
+
+
+def test_a_filter_names_the_lack_of_a_variant() -> None:
+    text = report(library_results())
+    assert re.search(
+        r'<label>variant<select[^>]*><option value="">all</option><option value="0">\(none\)</option>', text
+    )
 
 
 def test_reds_have_cause_predicate_site_repro_stack_and_members() -> None:

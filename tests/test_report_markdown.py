@@ -13,6 +13,7 @@ from tests.support.report_fakes import (
     ci_axes,
     crashed_results,
     green_results,
+    library_results,
     many_results,
     mixed_results,
     one_of_each,
@@ -85,7 +86,27 @@ def test_the_matrix_is_a_table_with_its_legend() -> None:
     assert "In each position, left to right: `1: fullgraph=true backend=aot_eager`" in text
 
 
-@pytest.mark.parametrize("make", [green_results, mixed_results, crashed_results, one_of_each, list])
+def test_a_library_of_cases_is_one_table_in_which_programs_that_look_alike_are_one_row() -> None:
+    text = summary(library_results())
+    assert (text.count("\n| recipe |"), text.count("\n| case |")) == (1, 1)  # toy_linear's, and the others'
+    head = "| case | variant or target | `float8_current_scaling` | `float8_block_scaling` | `mxfp8_block_scaling` |"
+    assert head in text
+    assert "| `autocast_outside` |  | `....` | `....` | `::::` |" in text
+    assert "| `exception` | 5 variants | `....` | `....` | `::::` |" in text
+    assert "| `checkpoint` | `reentrant` | `..FF` | `..FF` | `::FF` |" in text
+    assert "| `checkpoint` | `nonreentrant` | `....` |" in text
+    assert "| `target` | 2 targets | `---.` |" in text
+
+
+def test_one_table_too_many_is_one() -> None:
+    results = [
+        dataclasses.replace(result, axes={**result.axes, "case": f"case_{'n' * 90}_{index}", "nesting": "flat"})
+        for index, result in enumerate(many_causes(600))
+    ]
+    assert "causes of red cells and 1 table.**" in comment(results)
+
+
+@pytest.mark.parametrize("make", [green_results, mixed_results, library_results, crashed_results, one_of_each, list])
 def test_ordinary_runs_are_whole_in_both(make) -> None:
     for text in (summary(make()), comment(make())):
         assert "Left out" not in text
@@ -107,7 +128,7 @@ def test_what_is_too_long_is_cut_by_whole_groups_and_says_so(render, limit) -> N
 def test_many_tables_do_not_crowd_out_the_reds() -> None:
     results = []
     for index, result in enumerate(many_causes(600)):
-        axes = {**result.axes, "case": f"case_{'n' * 60}_{index}"}
+        axes = {**result.axes, "provider": f"provider_{'n' * 60}_{index}"}
         results.append(dataclasses.replace(result, axes=axes))
     text = comment(results)
     assert len(text.encode("utf-8")) < COMMENT_LIMIT

@@ -101,6 +101,39 @@ def test_an_axis_that_not_all_members_have_is_not_used() -> None:
     assert not Term("b", ("",)).holds({"a": 1})
 
 
+CASES = [
+    *({"case": "plain", "fullgraph": flag} for flag in (True, False)),
+    *({"case": c, "fullgraph": f, "variant": v} for c in ("one", "two") for f in (True, False) for v in ("a", c)),
+]
+
+
+def scoped(members):
+    greens = [cell for cell in CASES if cell not in members]
+    return str(Separator(greens, known=CASES, scopes={"variant": "case"}).smallest(members))
+
+
+def test_a_variant_is_named_with_its_case() -> None:
+    assert scoped([cell for cell in CASES if cell.get("variant") == "one"]) == "case=one and variant=one"
+    assert scoped([{"case": "two", "fullgraph": False, "variant": "two"}]) == (
+        "case=two and fullgraph=false and variant=two"
+    )
+
+
+def test_a_variant_of_several_cases_or_in_a_run_of_one_case_needs_no_case() -> None:
+    assert scoped([cell for cell in CASES if cell.get("variant") == "a"]) == "variant=a"
+    alone = [{"case": "one", "variant": v} for v in "ab"]
+    found = Separator(alone[1:], known=alone, scopes={"variant": "case"}).smallest(alone[:1])
+    assert str(found) == "variant=a"
+
+
+def test_an_axis_that_some_cells_lack_is_not_negated() -> None:
+    """``variant!=a`` would be true of the cells of a case that has no variants, and those are green."""
+    members = [{"variant": "b"}, {"variant": "c"}]
+    others = [{"variant": "a"}, {"fullgraph": True}]
+    assert str(find(members, others)) == "variant in {b, c}"
+    assert str(Separator(others[:1], known=[*members, *others[:1]]).smallest(members)) == "variant!=a"
+
+
 def test_values_are_written_as_in_yaml() -> None:
     assert axis_text(True) == "true"
     assert axis_text([64, 128, 128]) == "64x128x128"

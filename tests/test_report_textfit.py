@@ -60,6 +60,12 @@ def test_shorten_fits(text, width) -> None:
     assert cell_len(shorten(printable(text), width)) <= width
 
 
+def test_a_long_name_is_cut_behind_an_underscore_where_there_is_no_comma() -> None:
+    assert wrap("reset_between_calls", 17, rest="  ") == ["reset_between_", "  calls"]
+    assert wrap("a_long_name_with,a_comma", 20) == ["a_long_name_with,", "a_comma"]
+    assert wrap("a_longnamewithoutjoints", 20) == ["a_longnamewithoutjoi", "nts"]
+
+
 def test_shorten_says_that_it_cut() -> None:
     assert shorten("abcdefghij", 7) == "abcd..."
     assert shorten("abcdefg", 7) == "abcdefg"

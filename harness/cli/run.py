@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.cli.baseline import BaselineTask, baseline_task, write_update
 from harness.cli.errors import UsageError
 from harness.cli.last_failed import last_failed
 from harness.cli.option import Settings, parse
@@ -17,6 +18,7 @@ from harness.cli.output import console_for, progress_for, verbosity_of
 from harness.cli.run_options import RUN_OPTIONS
 from harness.cli.selecting import chosen_cells, planned
 from harness.plan import Plan, render_plan
+from harness.plan.baseline import with_baseline
 from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import allowable_names, now, of_run, refusals, unknown_allowances
@@ -28,13 +30,14 @@ from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Observer, Supervisor
-from harness.run.worker_count import auto_workers, smallest_gpu_mib, usable_cores
+from harness.run.worker_count import place_workers
 from harness.types import Cell
 
 # Options that pick cells so that the matrix's require can't be judged, by setting name.
 PICKING = (("cells", "--cell"), ("last_failed", "--last-failed"), ("shard", "--shard"))
 EPILOG = """\
-commands: report (show a run again), schema (JSON Schemas); each has its own --help
+commands: doctor (what this machine can run), report (show a run again), schema (JSON Schemas);
+          each has its own --help
 
 exit codes: 0 all as expected, 1 a cell is not as expected, 2 interrupted, 3 internal error,
             4 usage error or invalid matrix, 5 nothing ran
@@ -54,10 +57,15 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError("no matrix: runner.py --matrix FILE, for example --matrix ci.yaml; --help lists the options")
     plan = planned(settings)
     cells = chosen_cells(plan, settings, last_failed(plan, settings))
+    task = baseline_task(plan, settings, complete=len(cells) == len(plan.cells))
+    if task is not None and task.use is not None:
+        plan = with_baseline(plan, task.use)
+        by_id = {cell.id: cell for cell in plan.cells}
+        cells = tuple(by_id[cell.id] for cell in cells)
     if settings["plan"]:
-        print(plan_text(cells, settings))
+        print(plan_text(cells, settings, [*plan.notes, *(task.told if task else ())]))
         return 0
-    return run(run_plan(plan, cells, settings, arguments), cells, settings)
+    return run(run_plan(plan, cells, settings, arguments, task), cells, settings, task)
 
 
 def refuse_environment(allowed: Sequence[str]) -> None:
@@ -71,20 +79,24 @@ def refuse_environment(allowed: Sequence[str]) -> None:
         raise UsageError("\n       ".join(["this environment makes the run meaningless:", *map(str, refused)]))
 
 
-def plan_text(cells: Sequence[Cell], settings: Settings) -> str:
-    """The cells with the origin of their settings, then the origin of the run's own."""
+def plan_text(cells: Sequence[Cell], settings: Settings, notes: Sequence[str] = ()) -> str:
+    """The cells with the origin of their settings, the plan's notes, then the origin of the run's own."""
     own = [f"  {name:<12} {one.text}  <- {one.origin}" for name, one in settings.in_force().items() if name != "plan"]
-    return "\n".join([render_plan(cells, verbose=settings["verbose"]), "", "this run:", *own])
+    noted = [f"note: {note}" for note in notes]
+    return "\n".join([render_plan(cells, verbose=settings["verbose"]), *noted, "", "this run:", *own])
 
 
-def run_plan(plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: Sequence[str]) -> RunPlan:
+def run_plan(
+    plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: Sequence[str], task: BaselineTask | None = None
+) -> RunPlan:
     """What every process of the run needs to know. Cells stand in the plan's order, whatever the order of running."""
     ids = {cell.id for cell in cells}
     picked_by = [flag for name, flag in PICKING if settings[name]]
     require, notes = judged_require(plan.require, picked_by, len(ids), len(plan.cells))
-    workers = settings["workers"]
-    if workers == "auto":
-        workers = auto_workers(len(cells), usable_cores(), smallest_gpu_mib(os.environ))
+    asked = settings["workers"]
+    placing = place_workers(None if asked == "auto" else asked, len(cells), os.environ)
+    for warning in placing.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     return RunPlan(
         run_id=run_dir.new_run_id(),
         matrix=plan.path,
@@ -96,15 +108,17 @@ def run_plan(plan: Plan, cells: Sequence[Cell], settings: Settings, arguments: S
         isolate=settings["isolate"],
         maxfail=1 if settings["exitfirst"] else settings["maxfail"] or 0,
         overrides=tuple(f"--set={axis}={','.join(values)}" for axis, values in settings["overrides"]),
-        workers=min(workers, len(cells)),
+        workers=placing.workers,
         command=("python", "runner.py", *arguments),
         env=of_run(os.environ),
         started=now(),
-        notes=tuple(notes),
+        notes=(*notes, *plan.notes, *placing.warnings),
+        baseline=task.use if task else None,
+        gpus=placing.gpus,
     )
 
 
-def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:
+def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings, task: BaselineTask | None = None) -> int:
     """Run the cells, report, and return the exit code. ``cells`` are in the order of a shuffle, if one was asked for.
 
     Raises:
@@ -128,7 +142,7 @@ def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings) -> int:
         if unusable:
             run_dir.discard(directory)
             raise UsageError(unusable)
-        return _report(supervisor, state, console, verbosity)
+        return _report(supervisor, state, console, verbosity, task)
 
 
 def _directory(plan: RunPlan, report_dir: str | None) -> RunDir:
@@ -164,7 +178,9 @@ def _kept(directory: RunDir) -> str:
     return f"what was recorded is in {directory.work}; 'runner.py report' can read it"
 
 
-def _report(supervisor: Supervisor, state: Reconciled, console: Console, verbosity: int) -> int:
+def _report(
+    supervisor: Supervisor, state: Reconciled, console: Console, verbosity: int, task: BaselineTask | None
+) -> int:
     try:
         finished = finish(
             supervisor.run,
@@ -184,4 +200,7 @@ def _report(supervisor: Supervisor, state: Reconciled, console: Console, verbosi
     if supervisor.stuck and supervisor.ends[-1].log:
         log = finished.directory / "process" / Path(supervisor.ends[-1].log).name
         print(f"pytest's own output: {log}", file=sys.stderr)
+    updating = task if task is not None and task.updating else None
+    if updating and not write_update(updating, finished.info, state.results, stopped=bool(state.left_out)):
+        return INTERNAL_ERROR
     return finished.info.exit_code

@@ -90,6 +90,21 @@ RUN_OPTIONS = (
     Option(
         "plan", ("--plan",), "show the cells and where each setting came from; run nothing", switch=True, group=MATRIX
     ),
+    Option(
+        "baseline",
+        ("--baseline",),
+        "red as well: whatever is worse than in this file, which --update-baseline wrote",
+        metavar="FILE",
+        once=True,
+        group=MATRIX,
+    ),
+    Option(
+        "update_baseline",
+        ("--update-baseline",),
+        "write what this run measured into --baseline FILE (default: baselines/NAME.ARCH.json beside the matrix)",
+        switch=True,
+        group=MATRIX,
+    ),
     Option("cells", ("--cell",), "run this cell; exact id; repeatable", metavar="ID", repeat=True, group=CHOICE),
     Option(
         "select",

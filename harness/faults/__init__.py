@@ -25,7 +25,9 @@ FAULTS: Mapping[str, str] = {
     "scale_times_eight": "harness.faults.scale_times_eight:FAULT",
     "scale_wasted": "harness.faults.scale_wasted:FAULT",
     "segfault": "harness.faults.segfault:FAULT",
+    "shared_weight_gradient_lost": "harness.faults.shared_weight_gradient_lost:FAULT",
     "stale_scale": "harness.faults.stale_scale:FAULT",
+    "weight_kept_over_steps": "harness.faults.weight_kept_over_steps:FAULT",
     "wrong_from_second_call": "harness.faults.wrong_from_second_call:FAULT",
     "wrong_unwatched": "harness.faults.wrong_unwatched:FAULT",
 }

@@ -33,4 +33,5 @@ FAULT = Fault(
     caught_by="compile.steady",
     apply=_apply,
     report="pytorch/pytorch#128319",
+    where={"fullgraph": False},
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.providers.protocol import Provider
@@ -17,6 +17,9 @@ class Fault:
 
     ``apply(provider)`` is a context manager that yields the broken provider (the same object with something patched,
     or a wrapper) and mends everything when it is left. ``caught_by`` names the check that must turn red because of it.
+    ``where`` holds the axis values of the cell that must show it, as a matrix writes them ({"case": "checkpoint",
+    "variant": "around"}); what it leaves out is that of the usual cell (toy_linear, float8_current_scaling, nested,
+    aot_eager, fullgraph).
     """
 
     name: str
@@ -24,3 +27,4 @@ class Fault:
     caught_by: str
     apply: Callable[[Provider], AbstractContextManager[Provider]]
     report: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)

@@ -32,4 +32,5 @@ FAULT = Fault(
     caught_by="compile.eager_frames",
     apply=_apply,
     report="pytorch/pytorch#150477",
+    where={"fullgraph": False},
 )

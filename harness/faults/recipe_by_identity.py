@@ -41,4 +41,5 @@ FAULT = Fault(
     breaks="equal recipes don't share a graph",
     caught_by="compile.steady",
     apply=_apply,
+    where={"fullgraph": False},
 )

@@ -57,6 +57,35 @@ class Judging:
         """True when a compiled run is there to be judged (executed or traced) and none was expected to be refused."""
         return self.obs.census is not None and self.raises is None and not self.obs.errors
 
+    def allowed(self, event: str) -> int | None:
+        """How many graph_breaks, recompiles or eager_frames there may be: those of the case's design, and the matrix's
+        budget on top; None where the matrix doesn't judge them."""
+        budget: int | None = getattr(self.budgets, event)
+        by_design: int = getattr(self.expects, event)
+        return None if budget is None else budget + by_design
+
+    def measured(self, event: str) -> int | None:
+        """How many graphs, graph_breaks, recompiles or eager_frames a baseline measured; None where none did."""
+        baseline = self.cell.expect.baseline
+        measured: int | None = getattr(baseline, event) if baseline else None
+        return measured
+
+    def limit(self, event: str) -> int | None:
+        """What is allowed, and no more than a baseline measured; None where nothing is judged."""
+        limits = [count for count in (self.allowed(event), self.measured(event)) if count is not None]
+        return min(limits, default=None)
+
+    def at_most(self, event: str) -> str:
+        """The limit in words, with the baseline where that alone is what is exceeded."""
+        allowed, measured = self.allowed(event), self.measured(event)
+        if measured is None or (allowed is not None and allowed <= measured):
+            return f"at most {allowed}"
+        return f"at most {measured} ({self.baseline_origin(event)})"
+
+    def baseline_origin(self, event: str) -> str:
+        """``baseline FILE``, as the plan has it."""
+        return self.cell.origin.get(f"limits.{event}", "a baseline")
+
     def errors_in(self, *phases: str) -> list[str]:
         return [error.message for error in self.obs.errors if error.phase in phases]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from harness.judge.check import Check, Judging, one
 from harness.observe.types import Census
-from harness.types import Evidence, Finding
+from harness.types import MINIMUM_TRACED, Evidence, Finding
 
 
 def _census(j: Judging) -> Census:
@@ -29,20 +29,23 @@ def _why(census: Census) -> str:
 def eager_frames(j: Judging) -> Sequence[Finding]:
     """Frames that Dynamo abandoned: ``frames.total - frames.ok``. Sees the break inside a region, which the break
     counter does not (pytorch/pytorch#150477)."""
-    census, allowed = _census(j), j.budgets.eager_frames
+    census, allowed = _census(j), j.limit("eager_frames")
     if allowed is None or census.eager_frames <= allowed:
         return ()
     got = f"{census.eager_frames} of {census.frames_total} frames ran eagerly{_why(census)}"
-    return one("compile.eager_frames", f"at most {allowed}", got, site=_first_site(census))
+    return one("compile.eager_frames", j.at_most("eager_frames"), got, site=_first_site(census))
 
 
 def graphs(j: Judging) -> Sequence[Finding]:
     """Unique forward graphs. Sees a break whose inner frames still compile, and a silent eager run (0 graphs)."""
-    census = _census(j)
-    if census.graphs == j.graphs:
-        return ()
+    census, measured = _census(j), j.measured("graphs")
     got = f"{census.graphs}{_why(census)}"
-    return one("compile.graphs", f"{j.graphs} forward graph(s)", got, site=_first_site(census))
+    if census.graphs != j.graphs:
+        return one("compile.graphs", f"{j.graphs} forward graph(s)", got, site=_first_site(census))
+    if measured is not None and census.graphs > measured:
+        expected = f"at most {measured} ({j.baseline_origin('graphs')})"
+        return one("compile.graphs", expected, got, site=_first_site(census))
+    return ()
 
 
 def captured(j: Judging) -> Sequence[Finding]:
@@ -59,28 +62,31 @@ def captured(j: Judging) -> Sequence[Finding]:
 
 
 def captured_traced(j: Judging) -> Sequence[Finding]:
-    """Nothing executes in a traced cell: the FP8 calls in the graphs must be those that the case states."""
-    expected = len(j.expects.fp8_linears)
-    seen = _census(j).calls[0].captured if _census(j).calls else 0
-    return () if seen == expected else one("compile.captured", f"{expected} FP8 linear calls in the graphs", seen)
+    """Nothing executes in a traced cell: the FP8 calls in the graphs must be those that the case states for the steps
+    that were traced."""
+    steps = max(MINIMUM_TRACED, j.expects.steps)
+    expected = sum(len(j.expects.step(index, compiled=True).fprop) for index in range(steps))
+    seen = sum(call.captured for call in _census(j).calls)
+    wanted = f"{expected} FP8 linear calls in the graphs"
+    return () if seen == expected else one("compile.captured", wanted, seen, f"{steps} traced steps")
 
 
 def breaks(j: Judging) -> Sequence[Finding]:
     """Graph-break sites, from the structured trace and from the counter; either alone is blind."""
-    census, allowed = _census(j), j.budgets.graph_breaks
+    census, allowed = _census(j), j.limit("graph_breaks")
     count = max(len(census.breaks), census.counter_breaks)
     if allowed is None or count <= allowed:
         return ()
     reasons = "; ".join(f"{item.reason} at {item.site}" for item in census.breaks[:3])
-    return one("compile.breaks", f"at most {allowed}", f"{count}: {reasons}", site=_first_site(census))
+    return one("compile.breaks", j.at_most("graph_breaks"), f"{count}: {reasons}", site=_first_site(census))
 
 
 def recompiles(j: Judging) -> Sequence[Finding]:
     """Recompilations of a frame, each with its guard's reason."""
-    census, allowed = _census(j), j.budgets.recompiles
+    census, allowed = _census(j), j.limit("recompiles")
     if allowed is None or len(census.recompiles) <= allowed:
         return ()
-    return one("compile.recompiles", f"at most {allowed}", f"{len(census.recompiles)}: {census.recompiles[0]}")
+    return one("compile.recompiles", j.at_most("recompiles"), f"{len(census.recompiles)}: {census.recompiles[0]}")
 
 
 def recompile_limit(j: Judging) -> Sequence[Finding]:
@@ -90,17 +96,19 @@ def recompile_limit(j: Judging) -> Sequence[Finding]:
 
 
 def unimplemented(j: Judging) -> Sequence[Finding]:
-    """Constructs that Dynamo reported as unsupported, beyond the break budget: the only trace of some fallbacks."""
-    census, allowed = _census(j), j.budgets.graph_breaks
-    if allowed is None or len(census.unimplemented) <= allowed:
+    """Constructs that Dynamo reported as unsupported, beyond the breaks and eager frames that are allowed: the only
+    trace of some fallbacks."""
+    census, breaks, frames = _census(j), j.allowed("graph_breaks"), j.allowed("eager_frames")
+    if breaks is None or frames is None or len(census.unimplemented) <= breaks + frames:
         return ()
-    return one("compile.unimplemented", f"at most {allowed}", "; ".join(census.unimplemented[:3]))
+    return one("compile.unimplemented", f"at most {breaks + frames}", "; ".join(census.unimplemented[:3]))
 
 
 def backward_graph(j: Judging) -> Sequence[Finding]:
     """A backward graph for each forward graph on AOT backends: forward compiled says nothing of backward."""
-    seen = _census(j).backward_graphs
-    return () if seen == j.graphs else one("compile.backward_graph", j.graphs, f"{seen} backward graph(s)")
+    seen, stated = _census(j).backward_graphs, j.expects.backward_graphs
+    expected = j.graphs if stated is None else stated
+    return () if seen == expected else one("compile.backward_graph", expected, f"{seen} backward graph(s)")
 
 
 def steady(j: Judging) -> Sequence[Finding]:

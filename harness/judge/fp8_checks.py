@@ -7,21 +7,19 @@ from collections.abc import Sequence
 
 from harness.judge.check import Check, Judging, one
 from harness.observe.types import RunSeen
+from harness.program import Expects
+from harness.providers.protocol import TapRecord
 from harness.types import Finding
 
 NARROW = ("float8", "float4")
 
 
 def expected_gemms(j: Judging) -> Counter[str]:
-    """FP8 GEMMs of one step by kind, from the case's linears and the provider's support level of each recipe."""
-    linears = j.expects.fp8_linears
+    """FP8 GEMMs of the profiled step by kind, from the case's products and the provider's support of each recipe."""
     counts: Counter[str] = Counter()
-    for label in linears:
+    for label in j.expects.step(j.expects.steps, compiled=True).products:  # the step after the judged ones is profiled
         level = j.obs.support.get(label, ("native", "", ""))[0]
-        counts["fp8_native" if level == "native" else "fp8_emulated"] += 3
-    if j.expects.fp8_gemms is not None and linears:
-        kind = max(counts, key=lambda name: counts[name])
-        counts = Counter({kind: j.expects.fp8_gemms})
+        counts["fp8_native" if level == "native" else "fp8_emulated"] += 1
     return counts
 
 
@@ -48,29 +46,34 @@ def _counts(counts: Counter[str] | dict[str, int]) -> str:
 
 
 def recipe_seen(j: Judging) -> Sequence[Finding]:
-    """The recipe that each FP8 product was given, in order: forward as the program nests them, backward reversed.
+    """The recipe that each FP8 product was given, in order: forward as the program nests them, backward reversed,
+    recomputed forwards apart.
 
-    Sees the outer recipe inside, the inner recipe after it, and a recipe read from global state too late
-    (pytorch/pytorch#190578)."""
+    Sees the outer recipe inside, the inner recipe after it, a recipe read from global state too late
+    (pytorch/pytorch#190578), and a recompute in another region's recipe or in none (NVIDIA/Megatron-LM#7538)."""
     for name, run in (("eager", j.obs.eager), ("compiled", j.obs.compiled)):
         if run is not None:
-            finding = _sequence_finding(j.expects.fp8_linears, name, run)
+            finding = _sequence_finding(j.expects, name, run)
             if finding:
                 return finding
     return ()
 
 
-def _sequence_finding(linears: tuple[str, ...], name: str, run: RunSeen) -> Sequence[Finding]:
-    steps = max(len(run.steps), 1)
-    forward, backward = linears * steps, linears[::-1] * steps
-    for product, expected in (("fprop", forward), ("dgrad", backward), ("wgrad", backward)):
-        seen = tuple(record.recipe for record in run.records if record.product == product)
+def _sequence_finding(expects: Expects, name: str, run: RunSeen) -> Sequence[Finding]:
+    stated = [expects.step(index, compiled=name == "compiled") for index in range(max(len(run.steps), 1))]
+    for product in ("fprop", "recompute", "dgrad", "wgrad"):
+        expected = tuple(label for step in stated for label in step.of(product))
+        seen = tuple(record.recipe for record in run.records if _kind(record) == product)
         if seen != expected:
             differing = (i for i, pair in enumerate(zip(expected, seen, strict=False)) if pair[0] != pair[1])
             position = next(differing, min(len(expected), len(seen)))
             where = f"{name} {product}, from product {position + 1} on"
             return one("fp8.recipe_seen", list(expected), list(seen), where)
     return ()
+
+
+def _kind(record: TapRecord) -> str:
+    return "recompute" if record.phase == "recompute" and record.product == "fprop" else record.product
 
 
 CHECKS = (

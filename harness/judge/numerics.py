@@ -59,10 +59,14 @@ def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     A cell of which nothing executed, or whose program the oracle can't run, gets a note and no findings; the absence of
     checks in the result is what keeps it from counting as numerically judged.
     """
-    reason = _not_judged(obs)
+    return judge_bench(Bench(obs, axes))
+
+
+def judge_bench(bench: Bench) -> NumericsVerdict:
+    """:func:`judge_numerics` on a bench, which afterwards holds what each check compared."""
+    reason = _not_judged(bench.raw)
     if reason:
         return NumericsVerdict(notes=(f"numerics not judged: {reason}",))
-    bench = Bench(obs, axes)
     try:
         bench.prepare()
     except OracleUnsupported as error:

@@ -63,6 +63,15 @@ def describe(name: str) -> str:
     return "output" if name == OUTPUT else f"gradient of {name}"
 
 
+def kind_of(name: str) -> str:
+    """What a tensor is, whatever its layer: "output", "input gradient", "weight gradient"..."""
+    if name == OUTPUT:
+        return "output"
+    last = name.rpartition(".")[2]
+    kind = last if last in ("weight", "bias") else "input" if name.startswith("input") else "parameter"
+    return f"{kind} gradient"
+
+
 def tensors_of(step: StepTensors | OracleStep) -> Mapping[str, torch.Tensor]:
     """Output and gradients of a step by name."""
     return {OUTPUT: step.output, **step.grads}
@@ -74,6 +83,15 @@ class Margin:
 
     ratio: float
     where: str
+
+
+@dataclass
+class Tally:
+    """What one part of a check met in a cell: how many comparisons and, where they have a bound, the largest value /
+    bound. harness.judge.calibrate_catalogue says what each part is."""
+
+    count: int = 0
+    worst: Margin | None = None
 
 
 T = TypeVar("T")
@@ -111,6 +129,7 @@ class Bench:
     axes: Axes
     margins: dict[str, Margin] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)  # by check and part
     _allowed: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
     @functools.cached_property
@@ -191,7 +210,7 @@ class Bench:
         self.views  # noqa: B018  (a cached property: this fills it)
 
     def _own_view(self, name: str, run: RunSeen, noises: Sequence[Noise]) -> View:
-        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator, noises)
+        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator, noises, compiled=name == "compiled")
         pairs = tuple(
             Pair(index, product, product.record)
             for index, step in enumerate(oracle.steps)
@@ -210,6 +229,11 @@ class Bench:
             added = bias_within(at.sites, own) if name == "output" else None
             self._allowed[key] = (own, admissible_difference(own, self.precision, self.accumulator, noise, added))
         return self._allowed[key][1]
+
+    def weights(self, view: View, step: int) -> Mapping[str, torch.Tensor]:
+        """The parameters that a step of this run began with."""
+        moved = view.run.steps[step - 1].weights if step else {}
+        return moved or self.obs.parameters
 
     @property
     def view(self) -> View:
@@ -246,10 +270,30 @@ class Bench:
         """Every judged tensor, bit-equal repetitions in later views left out."""
         return fresh_tensors(self.views)
 
-    def meet(self, check: str, ratio: float, where: str) -> None:
-        """Remember the largest value / bound of a check."""
+    def meet(self, check: str, ratio: float, where: str, part: str) -> None:
+        """Remember the largest value / bound of a check, and of the part of it that this comparison belongs to."""
         if check not in self.margins or not ratio <= self.margins[check].ratio:
             self.margins[check] = Margin(ratio, where)
+        tally = self._tally(check, part)
+        tally.count += 1
+        if tally.worst is None or not ratio <= tally.worst.ratio:
+            tally.worst = Margin(ratio, where)
+
+    def compared(self, check: str, part: str, count: int = 1) -> None:
+        """Count comparisons for equality: a check that compared nothing must not look like one that held."""
+        self._tally(check, part).count += count
+
+    def _tally(self, check: str, part: str) -> Tally:
+        return self.tallies.setdefault((check, part), Tally())
+
+    def part_of(self, view: View, step: int, name: str) -> str:
+        """Which terms the admissible difference of a tensor has: the tensor's kind, what was added to it."""
+        at = view.oracle.steps[step]
+        if name in at.noise.tensors:
+            return "with measured noise"
+        if name == OUTPUT:
+            return "output" if bias_within(at.sites, tensors_of(at)[name]) is None else "output with bias"
+        return kind_of(name)
 
 
 Judged = tuple[View, int, str, torch.Tensor, torch.Tensor]  # view, step, name, the run's tensor, the oracle's

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
 from harness.judge.alpha import DECISIVE, Alpha
 from harness.judge.compare import Worst, bit_difference, first_index, norm, same_bits, within
-from harness.judge.numerics_bench import Bench, View, describe, tensors_of
+from harness.judge.numerics_bench import Bench, View, describe, kind_of, tensors_of
+from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
 from harness.observe.types import RunSeen
 from harness.types import Finding
 
+Weights = Mapping[str, torch.Tensor]
 BIT_EQUAL_BACKENDS = ("eager", "aot_eager")
 
 # An element is clearly not zero where the oracle's exceeds the admissible difference this many times.
@@ -29,6 +31,7 @@ def check_finite(bench: Bench) -> list[Finding]:
     for view, step, name, seen, own in bench.fresh_tensors():
         if seen.shape != own.shape:
             continue  # numerics.program reports shapes
+        bench.compared("numerics.finite", "values", own.numel())
         bad = torch.isfinite(own) & ~torch.isfinite(seen)
         if bool(bad.any()):
             index = first_index(bad)
@@ -46,6 +49,8 @@ def check_nonzero(bench: Bench) -> list[Finding]:
             continue
         clear = own.abs() > ZERO_FACTOR * bench.allowed(view, step, name)
         bad = (seen == 0) & clear
+        share = int(bad.sum()) / max(ZERO_SHARE * int(clear.sum()), 1.0)
+        bench.meet("numerics.nonzero", share, view.tensor_place(step, name), "share of zeros")
         if _structural(bad, clear):
             index = first_index(bad)
             got = f"0 at {list(index)} ({int(bad.sum())} of {int(clear.sum())} elements)"
@@ -72,7 +77,10 @@ def check_storage(bench: Bench) -> list[Finding]:
         for step, (one, two) in enumerate(zip(run.steps, other.steps, strict=False)):
             theirs = tensors_of(two)
             for tensor_name, tensor in tensors_of(one).items():
-                if tensor_name in theirs and _share_storage(tensor, theirs[tensor_name]):
+                if tensor_name not in theirs:
+                    continue
+                bench.compared("numerics.storage", "pairs of tensors")
+                if _share_storage(tensor, theirs[tensor_name]):
                     where = f"{describe(tensor_name)}, step {step}"
                     got = f"one storage for {name} and {other_name}"
                     findings.append(Finding("numerics.storage", "a storage of its own for each run", got, where))
@@ -104,9 +112,38 @@ def check_eager(bench: Bench) -> list[Finding]:
         for name, expected in tensors_of(one).items():
             if name not in theirs:
                 findings.append(_eager_finding(compiled, step, name, "a tensor, as in eager", "none"))
-            elif not same_bits(expected, theirs[name]):
+            elif same_bits(expected, theirs[name]):
+                _same(bench, "numerics.eager", name, compiled.tensor_place(step, name))
+            else:
                 findings += _compare_with_eager(bench, eager, compiled, step, name)
+        findings += _compare_weights(bench, compiled, step, one.weights, two.weights)
     return findings
+
+
+def _compare_weights(bench: Bench, compiled: View, step: int, eager: Weights, seen: Weights) -> list[Finding]:
+    """The weights that the step's update left: as in eager, where gradients are. Elsewhere each side's next step starts
+    from weights of its own, and the oracle follows each."""
+    findings = []
+    for name in sorted(eager.keys() | seen.keys()):
+        place = f"{compiled.tensor_place(step, name)} after the update"
+        if name not in eager or name not in seen:
+            findings.append(Finding("numerics.eager", "weights on both sides", "on one side only", place))
+        elif _bits_wanted(bench, name) and not same_bits(eager[name], seen[name]):
+            findings.append(Finding("numerics.eager", "the bits of eager", "other weights", place))
+    return findings
+
+
+def _bits_wanted(bench: Bench, name: str) -> bool:
+    """True when compiled must have the bits of eager."""
+    return bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic
+
+
+def _same(bench: Bench, check: str, name: str, where: str) -> None:
+    """Note a tensor that had the same bits, whether or not it had to."""
+    if _bits_wanted(bench, name):
+        bench.compared(check, "bits")
+    else:
+        bench.meet(check, 0.0, where, kind_of(name))
 
 
 def _eager_finding(compiled: View, step: int, name: str, expected: str, got: str) -> Finding:
@@ -120,13 +157,13 @@ def _compare_with_eager(bench: Bench, eager: View, compiled: View, step: int, na
         shapes = f"{tuple(expected.shape)} {expected.dtype}", f"{tuple(got.shape)} {got.dtype}"
         return [_eager_finding(compiled, step, name, *shapes)]
     own, other = tensors_of(eager.oracle.steps[step]).get(name), tensors_of(compiled.oracle.steps[step]).get(name)
-    equal_bits = bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic
+    equal_bits = _bits_wanted(bench, name)
     if own is None or other is None:
         worst = within((got.double() - expected.double()).abs(), torch.zeros_like(expected, dtype=torch.float64))
     else:
         bound = bench.allowed(eager, step, name) + bench.allowed(compiled, step, name) + (other - own).abs()
         worst = within((got.double() - expected.double()).abs(), bound)
-        bench.meet("numerics.eager", worst.ratio, compiled.tensor_place(step, name))
+        bench.meet("numerics.eager", worst.ratio, compiled.tensor_place(step, name), kind_of(name))
     if not equal_bits:
         if worst.ok:
             return []
@@ -181,13 +218,14 @@ def _later_fault(bench: Bench, name: str, eager: torch.Tensor | None, compiled: 
         if not bool(torch.isfinite(tensor).all()):
             return f"{int((~torch.isfinite(tensor)).sum())} of {tensor.numel()} elements not finite ({side})"
     if same_bits(eager, compiled):
+        _same(bench, "numerics.later", name, where)
         return ""
     size = norm(eager)
     distance = norm(compiled.double() - eager.double()) / size if size else math.inf
-    if bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic:
+    if _bits_wanted(bench, name):
         return f"other bits, {distance:.3g} of its norm away"
     limit = LATER_NOISES * _noise_ratio(bench, name) + LATER_UNITS * bench.precision.unit
-    bench.meet("numerics.later", distance / limit, where)
+    bench.meet("numerics.later", distance / limit, where, kind_of(name))
     return "" if distance <= limit else f"{distance:.3g} of its norm away, where {limit:.3g} is allowed"
 
 
@@ -215,7 +253,7 @@ def check_program(bench: Bench) -> list[Finding]:
             continue
         value = seen.to(torch.float64)
         worst = within((value - own).abs(), bench.allowed(view, step, name))
-        bench.meet("numerics.program", worst.ratio, where)
+        bench.meet("numerics.program", worst.ratio, where, bench.part_of(view, step, name))
         if not worst.ok:
             expected = f"the oracle's {own[worst.index].item():.4g} within {worst.bound:.3g}"
             got = f"{value[worst.index].item():.4g}, a difference of {worst}{_factor(value, own, worst)}"
@@ -248,7 +286,9 @@ def check_alpha(bench: Bench) -> list[Finding]:
         failed = [a for a in results if a.decisive and not a.ok]
         for a in results:
             if a.decisive:
-                bench.meet("numerics.alpha", _ratio(a), f"{describe(name)}, {a.label}")
+                bench.meet("numerics.alpha", _ratio(a), f"{describe(name)}, {a.label}", _alpha_part(a))
+            else:
+                bench.compared("numerics.alpha", "undecided")
         # The first product in the order of data flow that is far off is the cause: later ones quantise another input
         # because of it, and earlier ones take up a little of its error in the least squares.
         culprits = [a for a in failed if a.label != "all"] or failed
@@ -259,6 +299,11 @@ def check_alpha(bench: Bench) -> list[Finding]:
             more = f"; {len(culprits) - 1} more products are off" if len(culprits) > 1 else ""
             findings.append(Finding("numerics.alpha", expected, f"alpha {first.alpha:.4g}{more}", where))
     return findings
+
+
+def _alpha_part(a: Alpha) -> str:
+    """The product that a label speaks of, or the whole tensor."""
+    return next((word for word in a.label.split() if word in (FPROP, DGRAD, WGRAD)), "whole tensor")
 
 
 def _ratio(a: Alpha) -> float:

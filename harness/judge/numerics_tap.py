@@ -4,7 +4,7 @@ the program itself."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
@@ -21,6 +21,7 @@ from harness.observe.types import Batch, StepTensors
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Finding
 
+Weights = Mapping[str, torch.Tensor]
 
 def _operands(pair: Pair) -> Iterator[tuple[str, Operand, OracleOperand, float | None]]:
     """Both operands: "A"/"B" with role, as recorded, as the oracle quantised its own, encode scale (delayed only)."""
@@ -44,21 +45,26 @@ def _fresh(bench: Bench) -> Iterator[tuple[View, Pair]]:
 
 
 def _operand_findings(
-    bench: Bench, check: str, faults: Callable[[Operand, OracleOperand], Iterator[tuple[str, str]]]
+    bench: Bench,
+    check: str,
+    faults: Callable[[Operand, OracleOperand], Iterator[tuple[str, str]]],
+    values: Callable[[Operand], torch.Tensor],
 ) -> list[Finding]:
-    """Findings of ``faults`` (expected and got, in words) for each operand beside the oracle's quantisation of it."""
+    """Findings of ``faults`` (expected and got, in words) for each operand beside the oracle's quantisation of it;
+    ``values`` are those that it compares."""
     findings = []
     for view, pair in _fresh(bench):
         for name, seen, own, encode_scale in _operands(pair):
             where = f"{pair.place(view.name)}, operand {name}"
             expected = expected_operand(pair, seen, own, encode_scale)
+            bench.compared(check, "values", values(seen).numel())
             findings += [Finding(check, e, g, where) for e, g in faults(seen, expected)]
     return findings
 
 
 def check_scales(bench: Bench) -> list[Finding]:
     """Role, block and every scale of each operand equal to the oracle's quantisation of that operand's source."""
-    return _operand_findings(bench, "numerics.scales", _scale_faults)
+    return _operand_findings(bench, "numerics.scales", _scale_faults, lambda operand: operand.scale)
 
 
 def _scale_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
@@ -94,7 +100,7 @@ def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[
 
 def check_codes(bench: Bench) -> list[Finding]:
     """Every FP8 (or FP4) code equal to the oracle's; two codes of NaN are equal."""
-    return _operand_findings(bench, "numerics.codes", _code_faults)
+    return _operand_findings(bench, "numerics.codes", _code_faults, lambda operand: operand.codes)
 
 
 def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
@@ -151,7 +157,8 @@ def check_kernel(bench: Bench) -> list[Finding]:
         accumulator = accumulator_of_product(bench.obs.arch, a.shape[1], pair.record.fast_accumulation)
         bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], accumulator, precision)
         worst = within(excess, bound)
-        bench.meet("numerics.kernel", worst.ratio, where)
+        fast = ", fast accumulation" if pair.record.fast_accumulation else ""
+        bench.meet("numerics.kernel", worst.ratio, where, f"{pair.record.product}{fast}")
         if not worst.ok:
             want = f"{exact[worst.index].item():.6g} within {worst.bound:.3g} ({accumulator.name})"
             got = f"{output[worst.index].item():.6g}, off by {worst}"
@@ -191,15 +198,17 @@ def check_tap(bench: Bench) -> list[Finding]:
     for view in bench.views:
         for step, seen, own in view.steps():
             place = f"{view.name}, step {step}" if step else view.name
+            weights = bench.weights(view, step)
             if not view.shared:
-                findings += _count_faults(place, own)
-                findings += _source_faults(bench, place, own, bench.obs.batches[step])
+                findings += _count_faults(bench, place, own)
+                findings += _source_faults(bench, place, own, bench.obs.batches[step], weights)
             records = {id(p.product): p.record for p in view.pairs if p.step == step}
-            findings += _tie_faults(bench, place, seen, own, records)
+            findings += _tie_faults(bench, place, seen, own, records, weights)
     return findings
 
 
-def _count_faults(place: str, own: OracleStep) -> Iterator[Finding]:
+def _count_faults(bench: Bench, place: str, own: OracleStep) -> Iterator[Finding]:
+    bench.compared("numerics.tap", "one record for each product", len(own.products))
     for product in own.products:
         if product.record is None:
             yield Finding("numerics.tap", "one record", "none", f"{place}, {product.label}")
@@ -209,9 +218,13 @@ def _count_faults(place: str, own: OracleStep) -> Iterator[Finding]:
         yield Finding("numerics.tap", "a layer of the program", f"weight_ptr {record.weight_ptr:#x}", place)
 
 
-def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> Iterator[Finding]:
+def _source_faults(
+    bench: Bench, place: str, own: OracleStep, batch: Batch, weights: Weights
+) -> Iterator[Finding]:
     for product in own.products:
         where = f"{place}, {product.label}"
+        for role, ratio in product.met:
+            bench.meet("numerics.tap", ratio, f"{where}, source of {role}", f"source of {role}")
         for mismatch in product.mismatches:
             got = mismatch.reason if mismatch.worst is None else f"{mismatch.reason}: off by {mismatch.worst}"
             place_of = f"{where}, source of {mismatch.operand}"
@@ -219,17 +232,18 @@ def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> I
         record = product.record
         if record is None:
             continue
-        for seen, given, what in _exact_sources(bench, own.sites[product.site], product.product, record, batch):
+        for seen, given, what in _exact_sources(weights, own.sites[product.site], product.product, record, batch):
+            bench.compared("numerics.tap", "sources that are the program's own")
             if seen.shape != given.shape or not bool(same_values(seen.to(given.device), given).all()):
                 role = record.a.role if seen is record.a.source else record.b.role
                 yield Finding("numerics.tap", f"the bits of the {what}", "others", f"{where}, source of {role}")
 
 
 def _exact_sources(
-    bench: Bench, site: Site, product: str, record: TapRecord, batch: Batch
+    weights: Weights, site: Site, product: str, record: TapRecord, batch: Batch
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, str]]:
     """Recorded sources that must be parameters or batch tensors, bit for bit: (source, tensor, what it is)."""
-    weight = bench.obs.parameters.get(site.parameter("weight"))
+    weight = weights.get(site.parameter("weight"))
     if product in (FPROP, DGRAD) and weight is not None:
         yield record.b.source, weight if product == FPROP else weight.t(), "weight parameter"
     if product in (FPROP, WGRAD):
@@ -252,17 +266,20 @@ def _is(own: torch.Tensor, tensor: torch.Tensor) -> bool:
 
 
 def _tie_faults(
-    bench: Bench, place: str, seen: StepTensors, own: OracleStep, records: dict[int, TapRecord]
+    bench: Bench, place: str, seen: StepTensors, own: OracleStep, records: dict[int, TapRecord], weights: Weights
 ) -> Iterator[Finding]:
     """Where a tensor of the oracle's program is the result of one product, the run's tensor is that record's output."""
     for site in own.sites:
         forward = site.products.get(FPROP)
         if forward is not None and id(forward) in records and _is(site.y, own.output):
-            yield from _output_fault(bench, place, seen.output, site, records[id(forward)])
+            yield from _output_fault(bench, place, seen.output, site, records[id(forward)], weights)
         for name, product in _gradient_products(site, own):
             tied = name in seen.grads and _is(round_to(product.quantised, bench.precision), own.grads[name])
             record = records.get(id(product))
-            if tied and record is not None and not _same_result(seen.grads[name], record.output, bench.precision):
+            if not tied or record is None:
+                continue
+            bench.compared("numerics.tap", "gradient = recorded output")
+            if not _same_result(seen.grads[name], record.output, bench.precision):
                 expected = f"the recorded output of {product.label}"
                 yield Finding("numerics.tap", expected, "another tensor", f"{place}, {describe(name)}")
 
@@ -282,18 +299,21 @@ def _same_result(grad: torch.Tensor, output: torch.Tensor, precision: Precision)
     return grad.numel() == rounded.numel() and bool(same_values(grad.reshape(rounded.shape), rounded).all())
 
 
-def _output_fault(bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord) -> Iterator[Finding]:
+def _output_fault(
+    bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord, weights: Weights
+) -> Iterator[Finding]:
     """Output = recorded output + bias: equal up to the one rounding that a fused bias saves."""
     product = record.output.detach().to(site.y)
     if product.numel() != output.numel() or product.shape != site.y.shape:
         return  # numerics.kernel and numerics.program report shapes
-    bias = bench.obs.parameters.get(site.parameter("bias"))
+    bias = weights.get(site.parameter("bias"))
     wanted = product if bias is None else product + bias.to(product)
     value = output.detach().to(wanted).reshape(wanted.shape)
     allowed = half_spacing(wanted, bench.precision)
     if bias is not None:
         allowed = 2 * allowed + half_spacing(product, bench.precision)
     worst = within((value - wanted).abs(), allowed)
+    bench.meet("numerics.tap", worst.ratio, f"{place}, output", "output = recorded output + bias")
     if not worst.ok:
         expected = f"the recorded output of {site.name} fprop{' plus bias' if bias is not None else ''}"
         yield Finding("numerics.tap", expected, f"off by {worst}", f"{place}, output")

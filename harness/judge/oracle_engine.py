@@ -142,8 +142,9 @@ class RunEngine:
         """Quantise both operands and multiply them. ``a`` and ``b``: role and own tensor (rows, reduced)."""
         record = None if self.hints is None else self.hints.take(site.name, product, a[1])
         mismatches: list[Mismatch] = []
-        first = self._operand(site, recipe, product, a, record.a if record else None, mismatches)
-        second = self._operand(site, recipe, product, b, record.b if record else None, mismatches)
+        met: list[tuple[str, float]] = []
+        first = self._operand(site, recipe, product, a, record.a if record else None, mismatches, met)
+        second = self._operand(site, recipe, product, b, record.b if record else None, mismatches, met)
         run = ProductRun(
             site=site.index,
             layer=site.layer,
@@ -157,6 +158,7 @@ class RunEngine:
             encode_scales=(site.encode_scales.get(a[0]), site.encode_scales.get(b[0])),
             record=record,
             mismatches=mismatches,
+            met=met,
         )
         site.products[product] = run
         phase = "forward" if product == FPROP else "backward"
@@ -171,6 +173,7 @@ class RunEngine:
         own: tuple[str, torch.Tensor],
         seen: Operand | None,
         mismatches: list[Mismatch],
+        met: list[tuple[str, float]],
     ) -> OracleOperand:
         role, source = own[0], own[1].contiguous()
         natural = product == FPROP or (product == DGRAD and role == "grad_output")
@@ -178,7 +181,7 @@ class RunEngine:
             noise = self.noise.get((site.index, role))
             noise = noise if natural or noise is None else noise.t()
             added = bias_within(self.sites, source) if product == FPROP else None
-            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added)
+            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added, met)
             if mismatch is not None:
                 mismatches.append(mismatch)
         base = site.operands.get(role)

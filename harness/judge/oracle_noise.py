@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.judge.oracle_provider import OracleProvider
-from harness.judge.oracle_steps import OUTPUT, backward, forward
+from harness.judge.oracle_steps import OUTPUT, At, backward, forward
 from harness.observe.types import Batch
 from harness.program import Program
 
 Tensors = Mapping[str, torch.Tensor]
 Make = Callable[[OracleProvider], Program]
+FIRST = At(0)
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,19 @@ class Noise:
         return not self.operands and not self.tensors
 
 
-def measure_noise(make: Make, batch: Batch, wanted: frozenset[str], dtype: torch.dtype) -> Noise:
+def measure_noise(make: Make, batch: Batch, wanted: frozenset[str], dtype: torch.dtype, at: At = FIRST) -> Noise:
     """Noise of one step; silent where nothing but linears (and operations that don't round) makes up the program.
 
     Args:
         make: builds the program, parameters loaded, on the provider that it is given.
         wanted: inputs that need a gradient, as in :func:`harness.judge.oracle_steps.forward`.
+        at: the step, for programs whose steps differ.
 
     Raises:
         RuntimeError: the program's operations can't run in ``dtype`` (they mix it with float64 constants).
     """
-    exact, own = _unquantised(make, batch, wanted, dtype, torch.float64)
-    rounded, other = _unquantised(make, batch, wanted, dtype, dtype)
+    exact, own = _unquantised(make, batch, wanted, at, dtype, torch.float64)
+    rounded, other = _unquantised(make, batch, wanted, at, dtype, dtype)
     operands = {}
     for a, b in zip(exact.run.sites, rounded.run.sites, strict=True):
         for role, one, two in (("input", a.x, b.x), ("grad_output", a.grad_output, b.grad_output)):
@@ -76,12 +78,12 @@ def _size(difference: torch.Tensor) -> torch.Tensor:
 
 
 def _unquantised(
-    make: Make, batch: Batch, wanted: frozenset[str], model_dtype: torch.dtype, dtype: torch.dtype
+    make: Make, batch: Batch, wanted: frozenset[str], at: At, model_dtype: torch.dtype, dtype: torch.dtype
 ) -> tuple[OracleProvider, Tensors]:
     provider = OracleProvider(model_dtype, mode="exact")
     program = make(provider)
     program.model.to(dtype)
     provider.begin_step()
-    live = forward(program, batch, wanted, dtype)
+    live = forward(program, batch, wanted, at, dtype)
     grads = backward(provider, live, batch)
     return provider, {OUTPUT: live.output.detach().to(torch.float64), **grads}

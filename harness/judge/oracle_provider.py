@@ -145,6 +145,10 @@ class OracleProvider:
             if not self._regions and not self._in_backward:
                 self.run.memories.update("input", "weight")
 
+    def forget(self) -> None:
+        """Scales and amax histories as they are at first, as after the provider's ``reset``."""
+        self.run.memories = type(self.run.memories)()
+
     def name_layers(self, model: torch.nn.Module) -> None:
         """Take the layers' names from the model, which equal those on the provider's side."""
         for name, module in model.named_modules():

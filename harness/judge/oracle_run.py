@@ -14,7 +14,7 @@ from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD, ReplayEngine
 from harness.judge.oracle_noise import Noise, measure_noise
 from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
 from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
-from harness.judge.oracle_steps import OUTPUT, Live, backward, forward, load_parameters
+from harness.judge.oracle_steps import OUTPUT, At, Live, backward, forward, gradients, load_parameters
 from harness.observe.types import Batch, Observations, RunSeen
 from harness.program import Program
 from harness.providers.protocol import TapRecord
@@ -54,6 +54,7 @@ class OracleRun:
     program: Program
     batches: Sequence[Batch]
     steps: tuple[OracleStep, ...]
+    compiled: bool
     _live: Live
 
     @functools.cached_property
@@ -85,8 +86,13 @@ class OracleRun:
 
     def _replay(self, removed: set[tuple[int, str]]) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         with self.provider.replaying(ReplayEngine(self.provider.run, removed)):
-            live = forward(self.program, self.batches[-1], self._live.wanted)
+            live = self._forward()
             return live.output.detach(), backward(self.provider, live, self.batches[-1])
+
+    def _forward(self) -> Live:
+        """The last step once more, on the engine that is in force."""
+        at = At(len(self.steps) - 1, self.compiled)
+        return forward(self.program, self.batches[-1], self._live.wanted, at)
 
     def _output_shares(self, step: OracleStep, bare: torch.Tensor) -> tuple[Component, ...]:
         forwards = [p for p in step.products if p.product == FPROP]
@@ -95,7 +101,7 @@ class OracleRun:
         components = []
         for product in forwards:
             with torch.no_grad(), self.provider.replaying(ReplayEngine(self.provider.run, {(product.site, FPROP)})):
-                live = forward(self.program, self.batches[-1], self._live.wanted)
+                live = self._forward()
             components.append(Component(product.label, step.output - live.output))
         return tuple(components)
 
@@ -104,17 +110,11 @@ class OracleRun:
         for product in [p for p in step.products if p.product == DGRAD]:
             engine = ReplayEngine(self.provider.run, {(product.site, DGRAD)}, weights=False)
             with self.provider.replaying(engine):
-                (grad,) = self._gradients([self._live.inputs[name]])
+                wanted = [self._live.inputs[name]]
+                (grad,) = gradients(self.provider, self._live, wanted, self.batches[-1], retain=True)
             if grad is not None:
                 components.append(Component(product.label, step.grads[name] - grad))
         return tuple(components)
-
-    def _gradients(self, wanted: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        grad_output = self.batches[-1].grad_output.to(torch.float64)
-        with self.provider.backward_pass():
-            return torch.autograd.grad(
-                self._live.output, wanted, grad_output.to(self._live.output), retain_graph=True, allow_unused=True
-            )
 
     def _weight_shares(self, step: OracleStep, layer: str) -> tuple[Component, ...]:
         uses = [site.products[WGRAD] for site in step.sites if site.name == layer and WGRAD in site.products]
@@ -128,10 +128,13 @@ def run_oracle(
     model_dtype: torch.dtype,
     accumulator: Accumulator,
     noises: Sequence[Noise] = (),
+    *,
+    compiled: bool = False,
 ) -> OracleRun:
-    """All steps of ``run`` on the oracle, each beside the tap's records of that step.
+    """All steps of ``run`` on the oracle, each beside the tap's records of that step, from that step's weights on.
 
-    ``noises``: of each step, from :func:`noises_of`; none by default.
+    ``noises``: of each step, from :func:`noises_of`; none by default. ``compiled``: which of the two runs it is, for
+    programs that do something else under compile.
 
     Raises:
         OracleUnsupported: the program can't be built or run by the oracle.
@@ -148,7 +151,9 @@ def run_oracle(
         hints = Hints(records_of_step(run, index), dict(run.layers))
         noise = noises[index] if noises else Noise()
         provider.begin_step(hints, noise.operands)
-        live = forward(program, batch, frozenset(run.steps[index].grads))
+        load_weights(program, run, index)
+        wanted = frozenset(run.steps[index].grads)
+        live = forward(program, batch, wanted, At(index, compiled), reset=provider.forget)
         grads = backward(provider, live, batch, retain=index == count - 1)
         steps.append(
             OracleStep(
@@ -161,7 +166,13 @@ def run_oracle(
                 noise,
             )
         )
-    return OracleRun(provider, program, obs.batches, tuple(steps), live)
+    return OracleRun(provider, program, obs.batches, tuple(steps), compiled, live)
+
+
+def load_weights(program: Program, run: RunSeen, index: int) -> None:
+    """The weights that step ``index`` of the judged run began with, where its program changes them."""
+    if index > 0 and run.steps[index - 1].weights:
+        load_parameters(program.model, run.steps[index - 1].weights)
 
 
 def make_program(obs: Observations, provider: OracleProvider) -> Program:
@@ -184,10 +195,16 @@ def noises_of(obs: Observations, run: RunSeen, model_dtype: torch.dtype) -> tupl
     Raises:
         RuntimeError: the program's operations can't run in ``model_dtype``.
     """
-    return tuple(
-        measure_noise(lambda provider: make_program(obs, provider), batch, frozenset(step.grads), model_dtype)
-        for batch, step in zip(obs.batches, run.steps, strict=True)
-    )
+    noises = []
+    for index, (batch, step) in enumerate(zip(obs.batches, run.steps, strict=True)):
+
+        def make(provider: OracleProvider, index: int = index) -> Program:
+            program = make_program(obs, provider)
+            load_weights(program, run, index)
+            return program
+
+        noises.append(measure_noise(make, batch, frozenset(step.grads), model_dtype, At(index)))
+    return tuple(noises)
 
 
 def records_of_step(run: RunSeen, index: int) -> list[TapRecord]:

@@ -56,6 +56,7 @@ class ProductRun:
     encode_scales: tuple[float | None, float | None] = (None, None)
     record: TapRecord | None = None
     mismatches: list[Mismatch] = field(default_factory=list)
+    met: list[tuple[str, float]] = field(default_factory=list)  # role, value / bound of each recorded source
 
     @property
     def error(self) -> torch.Tensor:
@@ -154,17 +155,23 @@ def resolve(
     accumulator: Accumulator,
     noise: torch.Tensor | None = None,
     added: torch.Tensor | None = None,
+    met: list[tuple[str, float]] | None = None,
 ) -> tuple[torch.Tensor, Mismatch | None]:
     """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced).
 
-    ``noise`` and ``added`` as in :func:`harness.judge.bounds.admissible_difference`.
+    ``noise`` and ``added`` as in :func:`harness.judge.bounds.admissible_difference`. ``met`` gets the role and the
+    largest value / bound.
     """
     source = operand.source.detach().to(own)
     if source.shape != own.shape:
         return own, Mismatch(operand.role, f"shape {tuple(source.shape)} instead of {tuple(own.shape)}")
     if torch.equal(source, own):
+        if met is not None:
+            met.append((operand.role, 0.0))
         return own, None
     worst = within((source - own).abs(), admissible_difference(own, precision, accumulator, noise, added))
+    if met is not None:
+        met.append((operand.role, worst.ratio))
     if worst.ok:
         return source, None
     return own, Mismatch(operand.role, "another", worst)

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
 from harness.observe.types import Batch
-from harness.program import Program
+from harness.program import Program, Step
 
 OUTPUT = "output"
+
+
+def _nothing() -> None:
+    """A provider without scales of its own has nothing to forget."""
 
 
 @dataclass(frozen=True)
 class Live:
     """A step whose autograd graph is alive."""
 
+    program: Program
+    step: Step
     output: torch.Tensor
     inputs: Mapping[str, torch.Tensor]
     parameters: Mapping[str, torch.Tensor]
     wanted: frozenset[str]
 
 
-def forward(program: Program, batch: Batch, wanted: frozenset[str], dtype: torch.dtype = torch.float64) -> Live:
-    """The program's forward on new leaves in ``dtype``. ``wanted``: inputs that need a gradient, "input0"..."""
+@dataclass(frozen=True)
+class At:
+    """Which step of which run is being followed."""
+
+    index: int
+    compiled: bool = False
+
+
+def forward(
+    program: Program,
+    batch: Batch,
+    wanted: frozenset[str],
+    at: At,
+    dtype: torch.dtype = torch.float64,
+    reset: Callable[[], None] = _nothing,
+) -> Live:
+    """The program's step on new leaves in ``dtype``. ``wanted``: inputs that need a gradient, "input0"...
+
+    ``reset`` forgets the oracle's scales where the program resets its provider.
+    """
     leaves = []
     for i, tensor in enumerate(batch.inputs):
         leaf = tensor.detach().clone()
         if leaf.is_floating_point():
             leaf = leaf.to(dtype).requires_grad_(tensor.requires_grad or f"input{i}" in wanted)
         leaves.append(leaf)
-    output = program.forward(program.recipes(), *leaves)
+    step = Step(at.index, program.forward, program.recipes(), tuple(leaves), at.compiled, reset=reset)
+    output = program.run(step)
     inputs = {f"input{i}": leaf for i, leaf in enumerate(leaves) if leaf.requires_grad}
     parameters = {name: p for name, p in program.model.named_parameters() if p.requires_grad}
-    return Live(output, inputs, parameters, wanted)
+    return Live(program, step, output, inputs, parameters, wanted)
 
 
 def backward(
@@ -45,12 +70,32 @@ def backward(
     named = {**live.inputs, **live.parameters}
     if not live.output.requires_grad:
         return {}
-    grad_output = batch.grad_output.to(live.output)
-    with provider.backward_pass():
-        grads = torch.autograd.grad(
-            live.output, list(named.values()), grad_output, allow_unused=True, retain_graph=retain
-        )
+    grads = gradients(provider, live, list(named.values()), batch, retain=retain)
     return {name: g.to(torch.float64) for name, g in zip(named, grads, strict=True) if g is not None}
+
+
+def gradients(
+    provider: OracleProvider, live: Live, wanted: Sequence[torch.Tensor], batch: Batch, *, retain: bool = False
+) -> list[torch.Tensor | None]:
+    """Gradients of ``wanted``, summed over as many passes as the program makes."""
+    around = live.program.around_backward
+    totals: list[torch.Tensor | None] = [None] * len(wanted)
+
+    def one_pass() -> None:
+        keep = retain or around is not None
+        found = torch.autograd.grad(
+            live.output, wanted, batch.grad_output.to(live.output), allow_unused=True, retain_graph=keep
+        )
+        for index, grad in enumerate(found):
+            known = totals[index]
+            totals[index] = grad if known is None or grad is None else known + grad
+
+    with provider.backward_pass():
+        if around is None:
+            one_pass()
+        else:
+            around(live.step, one_pass)
+    return totals
 
 
 def load_parameters(model: torch.nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from harness.judge.check import Check, Judging, one
+from harness.observe.errors import is_documented
 from harness.observe.types import ErrorSeen
 from harness.types import Evidence, Finding, Raises
 
@@ -27,8 +27,7 @@ def snapshot_taken(j: Judging) -> Sequence[Finding]:
 
 def matches(error: ErrorSeen, raises: Raises) -> bool:
     """True when some exception of the chain has the documented class (or derives from it) and some message the text."""
-    has_type = any(raises.type in names.split("<") for names, _ in error.chain)
-    return has_type and any(re.search(raises.match, message) for _, message in error.chain)
+    return is_documented(error, raises.type, raises.match)
 
 
 def unexpected(j: Judging) -> Sequence[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.judge import compile_checks, fp8_checks, state_checks
+from harness.judge import case_checks, compile_checks, fp8_checks, state_checks
 from harness.judge.check import Check, Judging
 from harness.judge.numerics import NumericsVerdict, judge_numerics
 from harness.judge.outcome import poisons_worker, verdict_of_error
@@ -16,7 +16,7 @@ from harness.judge.waivers import apply_waivers
 from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 
 # Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
-CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS)
+CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS, *case_checks.CHECKS)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ What torch.compile raises often hides the product's own error: under ``fullgraph
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 
@@ -31,6 +32,15 @@ def describe_error(error: BaseException, phase: str) -> ErrorSeen:
         site=_site(links),
         stack=_stack(links),
     )
+
+
+def is_documented(error: ErrorSeen, type_name: str, match: str) -> bool:
+    """True when some exception of the chain has this class (or derives from it) and some message has the text.
+
+    ``match`` is a regular expression, searched in every message: Dynamo wraps, so the raised one alone says little.
+    """
+    has_type = any(type_name in names.split("<") for names, _ in error.chain)
+    return has_type and any(re.search(match, message) for _, message in error.chain)
 
 
 def _links(error: BaseException) -> Iterator[BaseException]:

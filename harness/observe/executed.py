@@ -10,11 +10,12 @@ import torch
 
 from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.evidence import profile_step
-from harness.observe.recorder import Recorder
-from harness.observe.run import Batches, Forward, parameters_of, run_step, run_steps
+from harness.observe.probe import probe
+from harness.observe.recorder import Recorder, program_settings
+from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, parameters_of, run_step, run_steps
 from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
 from harness.observe.types import LaterCall, Observations, RunSeen, StepTensors
-from harness.program import Program
+from harness.program import Program, Step
 from harness.providers.protocol import Provider, TapRecord
 from harness.types import Raises
 
@@ -32,9 +33,10 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         obs = replace(obs, eager=run.eager(program, "after eager", timed="eager_s"))
         recorder.allow_rng_of_program()
         obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
-        obs = replace(run.compiled(obs), batches=batches.drawn())
+        with program_settings(program, recorder):
+            obs = replace(run.compiled(obs), batches=batches.drawn())
         run.raise_inside(program)
-        return obs
+        return replace(obs, facts=probe(subject, recorder, program))
 
 
 def _built(subject: Subject, recorder: Recorder) -> Program | None:
@@ -60,8 +62,24 @@ class _Run:
             return None
         phase = "enter" if self.raises is not None and self.raises.phase == "enter" else "eager"
         with self.recorder.part(phase, moment, timed=timed) as part, self.subject.provider.tap() as records:
-            return run_steps(program, self.batches, records, program.forward, part.enter_phase, (phase, phase))
+            make = self._steps(compiled=False)
+            return run_steps(program, self.batches, records, program.forward, part.enter_phase, (phase, phase), make)
         return None
+
+    def _steps(self, *, compiled: bool) -> MakeStep:
+        """Steps that know the provider and can compare its state with that at their start."""
+
+        def make(index: int, forward: Forward, recipes: tuple[object, ...], inputs: tuple[torch.Tensor, ...]) -> Step:
+            before = self.recorder.states()
+            how = "compiled" if compiled else "eager"
+
+            def unchanged(moment: str) -> None:
+                self.recorder.compare_states(before, f"{moment}, {how} step {index}")
+
+            provider = self.subject.provider
+            return Step(index, forward, recipes, inputs, compiled, provider, unchanged, self.recorder.reset_provider)
+
+        return make
 
     def compiled(self, obs: Observations) -> Observations:
         """The compiled half: refused where a refusal is documented, else observed in full."""
@@ -86,20 +104,25 @@ class _Run:
         with self.recorder.part("compile", "after compile", timed="compile_s") as part, provider.tap() as records:
             forward = _counted(observer, compiled, records)
             phases = ("compile", "run")
-            obs = replace(obs, compiled=run_steps(program, self.batches, records, forward, part.enter_phase, phases))
+            make = self._steps(compiled=True)
+            seen = run_steps(program, self.batches, records, forward, part.enter_phase, phases, make)
+            obs = replace(obs, compiled=seen)
         if part.failed:
             return obs
         first = program.expects.steps
-        seen: dict[int, StepTensors] = {}
+        later: dict[int, StepTensors] = {}
         with self.recorder.part("run", "after the profiled step", timed="profile_s") as part:
             profile = profile_step(
-                lambda: seen.update({first: run_step(program, self.batches, first, compiled, part.enter_phase)})
+                lambda: later.update({first: self._compiled_step(program, first, compiled, part.enter_phase)})
             )
             part.enter_phase("run")
             obs = replace(obs, gemms=tuple(provider.gemms(profile)))
         if not part.failed:
-            seen.update(self._steady(program, observer, compiled))
-        return replace(obs, later=self._beside_eager(seen))
+            later.update(self._steady(program, observer, compiled))
+        return replace(obs, later=self._beside_eager(later))
+
+    def _compiled_step(self, program: Program, index: int, forward: Forward, enter_phase: EnterPhase) -> StepTensors:
+        return run_step(program, self.batches, index, forward, enter_phase, self._steps(compiled=True))
 
     def _beside_eager(self, seen: dict[int, StepTensors]) -> tuple[LaterCall, ...]:
         """Each later compiled call with an eager step on its batch: a fresh program, the tap off."""
@@ -109,9 +132,13 @@ class _Run:
         calls: list[LaterCall] = []
         first = min(seen, default=0)
         with self.recorder.part("eager", "after the eager steps beside the later calls"):
+            make = self._steps(compiled=False)
+            if program.update is not None:  # weights of later steps rest on all the steps before
+                for index in range(first):
+                    run_step(program, self.batches, index, program.forward, make_step=make)
             for index, compiled in seen.items():
                 name = "profiled call" if index == first else f"steady call {index - first}"
-                eager = run_step(program, self.batches, index, program.forward)
+                eager = run_step(program, self.batches, index, program.forward, make_step=make)
                 calls.append(LaterCall(name, index > first, compiled, eager))
         return tuple(calls)
 
@@ -146,7 +173,7 @@ class _Run:
                 for index in range(first, first + STEADY_CALLS):
                     part.enter_phase("run")
                     started = time.perf_counter()
-                    seen[index] = run_step(program, self.batches, index, forward, part.enter_phase)
+                    seen[index] = self._compiled_step(program, index, forward, part.enter_phase)
                     milliseconds.append((time.perf_counter() - started) * 1e3)
                     records.clear()  # operands of ten more steps are of no use to anyone
         if milliseconds:
@@ -157,11 +184,11 @@ class _Run:
         """Compiled calls that must all be refused, and an eager region that must work after them."""
         for attempt in range(1, REFUSAL_CALLS + 1):
             with self.recorder.part(phase, f"after refusal {attempt}") as part:
-                run_step(program, self.batches, 0, compiled, part.enter_phase)
+                self._compiled_step(program, 0, compiled, part.enter_phase)
             if not part.failed:
                 self.recorder.notes.append(f"compiled call {attempt} of {REFUSAL_CALLS} was not refused")
         with self.recorder.part("eager", "after the region that follows the refusals"):
-            run_step(program, self.batches, 0, program.forward)
+            run_step(program, self.batches, 0, program.forward, make_step=self._steps(compiled=False))
         return replace(obs, compile_attempts=REFUSAL_CALLS)
 
 

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import torch_compat
 from harness.observe.errors import describe_error
 from harness.observe.state import RNG_PREFIX, compiler_settings, diff, provider_state, torch_state
 from harness.observe.types import ErrorSeen, StateDiff
+from harness.program import Program
 from harness.providers.protocol import Provider
 
 
@@ -28,6 +30,18 @@ class Part:
     def enter_phase(self, name: str) -> None:
         """From here on an exception belongs to phase ``name``."""
         self.phase = name
+
+
+@contextmanager
+def program_settings(program: Program, recorder: Recorder) -> Iterator[None]:
+    """The compiler settings that the program asks for, in force for a while: no part takes them for a leak."""
+    if not program.settings:
+        yield
+        return
+    with torch_compat.patched_compile_config(program.settings):
+        recorder.forget_settings()
+        yield
+    recorder.forget_settings()
 
 
 @dataclass
@@ -57,16 +71,24 @@ class Recorder:
         # Settings are read at ends of parts only (800 of them): what changes one between two parts shows in the later.
         before = {} if stateless else self.snapshot(settings=self._settings)
         started = time.perf_counter()
+        cause: Exception | None = None
         try:
             yield part
         except Exception as error:  # the product's, whatever it is: it becomes an observation
+            cause = error
             part.error = describe_error(error, part.phase)
             self.errors.append(part.error)
         else:
             if timed:
                 self.timing[timed] = round(time.perf_counter() - started, 4)
-        if not stateless:
+        if stateless:
+            return
+        try:
             self.compare(before, f"after exception ({part.phase})" if part.failed else moment)
+        except Exception as error:
+            if cause is None:
+                raise
+            raise error from cause  # in a lost CUDA context whoever looks next fails: that error explains nothing
 
     def snapshot(self, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The provider's state and torch's, generators included, and the compiler's settings: read, or as given."""
@@ -75,12 +97,24 @@ class Recorder:
         self.state_keys = max(self.state_keys, len(provided))
         return {**provided, **torch_state(rng=True), **self._settings}
 
+    def states(self) -> Mapping[str, Any]:
+        """The provider's state and torch's, without generators and compiler settings: cheap enough for each step."""
+        return {**provider_state(self.provider), **torch_state(rng=False)}
+
+    def compare_states(self, before: Mapping[str, Any], moment: str) -> None:
+        """Keep what differs between ``before`` (of :meth:`states`) and now."""
+        self.diffs += diff(before, self.states(), moment)
+
     def compare(self, before: Mapping[str, Any], moment: str, *, rng: bool = True) -> None:
         """Keep what differs between ``before`` and now; generators too, unless the program moves them itself."""
         found = diff(before, self.snapshot(), moment)
         if self.program_uses_rng or not rng:
             found = tuple(item for item in found if not item.key.startswith(RNG_PREFIX))
         self.diffs += found
+
+    def forget_settings(self) -> None:
+        """Due after the harness itself changed compiler settings: the next part reads them anew."""
+        self._settings = None
 
     def reset_provider(self) -> None:
         """Reset the provider; objects that compiled graphs may hold must be the same ones afterwards.

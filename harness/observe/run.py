@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 
 from harness.data import draw, fill_parameters
 from harness.observe.types import Batch, RunSeen, StepTensors
-from harness.program import Program
+from harness.program import Program, Step
 from harness.providers.protocol import ProgramProvider, TapRecord
 from harness.types import Axes
 
@@ -18,6 +19,15 @@ Build = Callable[[ProgramProvider], Program]
 # Called as program.forward is, (recipes, *inputs): the forward itself, or the compiled one through the census.
 Forward = Callable[..., torch.Tensor]
 EnterPhase = Callable[[str], None]
+
+
+class MakeStep(Protocol):
+    """Makes the step that a program's ``drive`` is given: on the oracle a plain one, on a provider one that has it."""
+
+    def __call__(
+        self, index: int, forward: Forward, recipes: tuple[object, ...], inputs: tuple[torch.Tensor, ...], /
+    ) -> Step: ...
+
 
 # Batch i is drawn and multiplied by MAGNITUDES[i % 3]: a scale or an amax that was kept from an earlier call is then
 # far off, instead of nearly right. Powers of two, so that every dtype holds the products exactly.
@@ -64,11 +74,19 @@ class Batches:
         """New leaf tensors with the values of batch ``index``: gradients of one run never meet those of another."""
         if index in self._inputs:
             return tuple(t.detach().clone().requires_grad_(t.requires_grad) for t in self._inputs[index])
-        drawn = tuple(self._varied(index, t) for t in self.program.make_inputs(self._generator("input", index)))
+        drawn = self._draw(index)
         if index >= self.kept:
             return drawn
         self._inputs[index] = drawn
         return self.inputs(index)
+
+    def _draw(self, index: int) -> tuple[torch.Tensor, ...]:
+        generator = self._generator("input", index)
+        if self.program.inputs_at is not None:
+            drawn = self.program.inputs_at(generator, index)
+        else:
+            drawn = self.program.make_inputs(generator)
+        return drawn if self.program.exact_inputs else tuple(self._varied(index, tensor) for tensor in drawn)
 
     def _varied(self, index: int, tensor: torch.Tensor) -> torch.Tensor:
         """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows.
@@ -104,27 +122,45 @@ class Batches:
 
 
 def run_step(
-    program: Program, batches: Batches, index: int, forward: Forward, enter_phase: EnterPhase = lambda name: None
+    program: Program,
+    batches: Batches,
+    index: int,
+    forward: Forward,
+    enter_phase: EnterPhase = lambda name: None,
+    make_step: MakeStep = Step,
 ) -> StepTensors:
     """Forward and backward of batch ``index`` through ``forward``, with new tensors and equal-but-new recipe objects.
 
     Returns:
         Copies: output, gradient of the first input ("input0"; further ones "input1"...) and of each parameter that got
-        one, by name.
+        one, by name; the weights after the program's update, if it has one.
 
     Raises:
         Exception: whatever the program raises; ``enter_phase("backward")`` was called once forward is through.
     """
     program.model.zero_grad(set_to_none=True)
     inputs = batches.inputs(index)
-    output = forward(program.recipes(), *inputs)
+    step = make_step(index, forward, program.recipes(), inputs)
+    output = program.run(step)
     grad_output = batches.grad_output(index, output)
     enter_phase("backward")
     if output.requires_grad:
-        torch.autograd.backward(output, grad_output)
+        _backward(program, step, output, grad_output)
     if output.device.type == "cuda":
         torch.cuda.synchronize(output.device)  # an asynchronous error belongs to this step
-    return StepTensors(output.detach().clone(), _gradients(program, inputs))
+    seen = StepTensors(output.detach().clone(), _gradients(program, inputs))
+    if program.update is None:
+        return seen
+    program.update(program.model)
+    return replace(seen, weights=parameters_of(program))
+
+
+def _backward(program: Program, step: Step, output: torch.Tensor, grad_output: torch.Tensor) -> None:
+    if program.around_backward is None:
+        torch.autograd.backward(output, grad_output)
+        return
+    # The graph is kept: the program may ask for several passes over it.
+    program.around_backward(step, lambda: torch.autograd.backward(output, grad_output, retain_graph=True))
 
 
 def run_steps(
@@ -134,6 +170,7 @@ def run_steps(
     forward: Forward,
     enter_phase: EnterPhase,
     phases: tuple[str, str],
+    make_step: MakeStep = Step,
 ) -> RunSeen:
     """:func:`run_step` for each step that the case asks for, under a tap whose live list is ``records``.
 
@@ -144,7 +181,7 @@ def run_steps(
     owners: list[int] = []
     for index in range(program.expects.steps):
         enter_phase(phases[min(index, 1)])
-        steps.append(run_step(program, batches, index, forward, enter_phase))
+        steps.append(run_step(program, batches, index, forward, enter_phase, make_step))
         owners += [index] * (len(records) - len(owners))
     return RunSeen(tuple(steps), tuple(records), layers_of(program), tuple(owners))
 

@@ -85,11 +85,13 @@ class Batch:
 class StepTensors:
     """Result of one forward and backward, each tensor with its own storage.
 
-    ``grads``: "input0" for the first input, parameter names ("layers.0.weight") for parameters.
+    ``grads``: "input0" for the first input, parameter names ("layers.0.weight") for parameters. ``weights``: the
+    parameters by name as the program's update left them; empty for a program that doesn't change its weights.
     """
 
     output: torch.Tensor
     grads: Mapping[str, torch.Tensor]
+    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,15 @@ class LaterCall:
     tapped: bool
     compiled: StepTensors
     eager: StepTensors
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a case's probe stated, as text. ``expected`` unequal to ``seen`` is a finding (``case.facts``)."""
+
+    name: str
+    expected: str
+    seen: str
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,7 @@ class Observations:
     gemms: tuple[GemmRecord, ...] | None = None
     errors: tuple[ErrorSeen, ...] = ()
     compile_attempts: int = 0  # compiled calls tried when a refusal is expected
+    facts: tuple[Fact, ...] | None = None  # None: the case has no probes at this evidence level
     state_diffs: tuple[StateDiff, ...] = ()
     state_keys: int = 0
     # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,14 +10,15 @@ import torch
 
 from harness import torch_compat
 from harness.observe.census import CensusObserver, reset_compiler
-from harness.observe.recorder import Recorder
-from harness.observe.run import Batches, run_step
+from harness.observe.probe import probe
+from harness.observe.recorder import Recorder, program_settings
+from harness.observe.run import Batches, MakeStep, run_step
 from harness.observe.subject import REFUSAL_CALLS, Subject, as_arch
 from harness.observe.types import ErrorSeen, Observations
-from harness.program import Program
+from harness.program import Program, Step
 from harness.providers.protocol import Provider
 from harness.run.host import device_for, host_arch
-from harness.types import RECIPES, Spec
+from harness.types import MINIMUM_TRACED, RECIPES, Spec
 
 # Rows, columns and depth of the little layer that runs after a refusal: a multiple of every recipe's block.
 _SIZE = 128
@@ -41,6 +43,7 @@ def observe_negative(subject: Subject, recorder: Recorder) -> Observations:
         _attempt(recorder, _entering(provider), program, "eagerly")
         attempts = _compiled_attempts(subject, recorder, program)
         _run_region(subject, recorder, None, subject.device)
+        obs = replace(obs, facts=probe(subject, recorder, program))
     recorder.compare(untouched, "after pretending to be another architecture", rng=False)
     _run_supported(subject, recorder)
     return replace(obs, expects=program.expects, compile_attempts=attempts)
@@ -65,19 +68,29 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
             return obs
         batches = Batches(program, subject.axes)
         raises = subject.raises(program)
-        calls, phase = (2, "trace") if raises is None else (REFUSAL_CALLS, raises.phase)
-        with CensusObserver(subject.provider.fp8_ops) as observer:
+        # The steps that the numerics would need, and one more call than the first: the second meets what it cached.
+        steps = max(MINIMUM_TRACED, program.expects.steps)
+        calls, phase = (steps, "trace") if raises is None else (REFUSAL_CALLS, raises.phase)
+        with CensusObserver(subject.provider.fp8_ops) as observer, program_settings(program, recorder):
             compiled = subject.compile(program, observer, backend)
             for index in range(calls):
                 # Snapshots hold real tensors and are taken outside the fake mode.
                 with recorder.part(phase, f"after traced call {index + 1}") as part, fake:
-                    run_step(program, batches, index, lambda *args: observer.call(compiled, *args), part.enter_phase)
+                    forward = functools.partial(observer.call, compiled)
+                    run_step(program, batches, index, forward, part.enter_phase, _traced_step(subject))
+        facts = probe(subject, recorder, program)
     return replace(
         obs,
+        facts=facts,
         expects=program.expects,
         census=observer.census(),
         compile_attempts=0 if raises is None else calls,
     )
+
+
+def _traced_step(subject: Subject) -> MakeStep:
+    """State is compared around each call, outside the fake mode, so a step compares none of its own."""
+    return functools.partial(Step, compiled=True, provider=subject.provider, reset=subject.provider.reset)
 
 
 def _entering(provider: Provider) -> Callable[..., torch.Tensor]:

@@ -14,11 +14,15 @@ from typing import Annotated, Any, TypeVar, Union
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from cases import CASES
+from harness.plan.case_rules import variant_names
+from harness.plan.nearest import nearest, quoted
 from harness.plan.recipes import Strict, absent
-from harness.plan.scalars import Boolean, Natural, OneOf, Positive, describe, problem
+from harness.plan.scalars import Boolean, Natural, OneOf, Positive, Text, describe, problem
 from harness.plan.specs import Provider, ProviderPattern, Recipe, RecipePattern, SpecPattern, errors_at
 from harness.plan.yamlfile import Place, YamlText
 from harness.types import ARCHES, BACKENDS, DATA_KINDS, DTYPES, NESTINGS, Axes, Spec, scalar_text
+
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 AXES = tuple(one.name for one in dataclasses.fields(Axes))
 
@@ -37,9 +41,26 @@ def _check_shape(value: object) -> object:
     raise problem(f"expected a shape [M, K, N] of three positive integers, got {got}")
 
 
+def _check_variant(value: str) -> str:
+    """A variant of some case; whether it is one of the cell's own is for case_rules to say."""
+    names = variant_names()
+    if value not in names:
+        near = nearest(value, names)
+        raise problem(f"unknown variant {quoted(value)}{'' if near else ': no case has it'}", near)
+    return value
+
+
+def _check_target(value: str) -> str:
+    if not _TARGET.fullmatch(value):
+        raise problem(f"expected package.module:attribute, got {describe(value)}")
+    return value
+
+
 Case = Annotated[str, OneOf("case", lambda: CASES)]
 Arch = Annotated[str, OneOf("architecture", ARCHES)]
 Nesting = Annotated[str, OneOf("nesting", NESTINGS)]
+Variant = Annotated[Text, AfterValidator(_check_variant)]
+Target = Annotated[Text, AfterValidator(_check_target)]
 Backend = Annotated[str, OneOf("backend", BACKENDS)]
 Dtype = Annotated[str, OneOf("dtype", DTYPES)]
 Data = Annotated[str, OneOf("kind of data", DATA_KINDS)]
@@ -76,7 +97,7 @@ def _as_list(value: T) -> list[T]:
 
 
 Values = Annotated[list[T], BeforeValidator(_check_list), Field(min_length=1), AfterValidator(_check_distinct)]
-_Many = Annotated[list[T], Field(min_length=1), Tag("<many>")]
+_Many = Annotated[list[T], Field(min_length=1), AfterValidator(_check_distinct), Tag("<many>")]
 _One = Annotated[T, AfterValidator(_as_list), Tag("<one>")]
 # Validated values are always lists; the union says what may be written.
 AnyOf = Annotated[Union[_One[T], _Many[T]], Discriminator(_one_or_many)]
@@ -92,12 +113,33 @@ class AxisValues(Strict):
     arch: Arch = absent()
     fullgraph: Boolean = absent()
     nesting: Nesting = absent()
+    variant: Variant = absent("default: every variant that the case has")
+    target: Target = absent("the user's own program, for the case target")
     backend: Backend = absent()
     dtype: Dtype = absent()
     shape: Shape = absent("M, K, N of the first layer")
     data: Data = absent()
     dynamic: Boolean = absent()
     seed: Natural = absent()
+
+
+class AxisChoices(Strict):
+    """One value, or several to run through, for each axis that is named."""
+
+    case: AnyOf[Case] = absent()
+    provider: AnyOf[Provider] = absent()
+    recipe: AnyOf[Recipe] = absent()
+    arch: AnyOf[Arch] = absent()
+    fullgraph: AnyOf[Boolean] = absent()
+    nesting: AnyOf[Nesting] = absent()
+    variant: AnyOf[Variant] = absent()
+    target: AnyOf[Target] = absent()
+    backend: AnyOf[Backend] = absent()
+    dtype: AnyOf[Dtype] = absent()
+    shape: AnyShape = absent()
+    data: AnyOf[Data] = absent()
+    dynamic: AnyOf[Boolean] = absent()
+    seed: AnyOf[Natural] = absent()
 
 
 class AxisLists(Strict):
@@ -109,6 +151,8 @@ class AxisLists(Strict):
     arch: Values[Arch] = absent()
     fullgraph: Values[Boolean] = absent()
     nesting: Values[Nesting] = absent()
+    variant: Values[Variant] = absent()
+    target: Values[Target] = absent()
     backend: Values[Backend] = absent()
     dtype: Values[Dtype] = absent()
     shape: Values[Shape] = absent()
@@ -126,6 +170,8 @@ class AxisPattern(Strict):
     arch: AnyOf[Arch] = absent()
     fullgraph: AnyOf[Boolean] = absent()
     nesting: AnyOf[Nesting] = absent()
+    variant: AnyOf[Variant] = absent()
+    target: AnyOf[Target] = absent()
     backend: AnyOf[Backend] = absent()
     dtype: AnyOf[Dtype] = absent()
     shape: AnyShape = absent()

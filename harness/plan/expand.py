@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.plan.drafts import Draft, Source, draft_cells, size_is_allowed
+from harness.plan.axes import spell
+from harness.plan.case_rules import Misfit
+from harness.plan.drafts import Draft, Source, draft_overridden, size_is_allowed
 from harness.plan.errors import SelectionError
 from harness.plan.ids import cell_id, check_axis, inner_of, read_value
 from harness.plan.matching import Matcher, PatternMap, matches, matches_somewhere, why_none
@@ -15,6 +17,8 @@ from harness.plan.types import Matrix, Plan, make_plan
 from harness.plan.yamlfile import Place
 from harness.types import Axes, Budgets, Cell, Expectation, Raises, Waiver
 
+UnfitDraft = tuple[Draft, Misfit]
+
 
 def expand(matrix: Matrix, overrides: Mapping[str, Sequence[str]] | None = None) -> Plan:
     """The plan of a matrix, its cells in a fixed order.
@@ -22,9 +26,11 @@ def expand(matrix: Matrix, overrides: Mapping[str, Sequence[str]] | None = None)
     ``overrides`` maps an axis to the spellings of its values (``--set AXIS=V,V``). It takes the place of that axis
     under ``matrix``, ``defaults``, ``include`` and ``adjust``, before any entry is applied; cells that become alike are
     one cell. Entries that match nothing because of it are no errors: they were judged against the file as written.
+    Combinations that a case has no program for are left out, and the plan's notes say so.
 
     Raises:
-        SelectionError: an unknown axis or value in ``overrides``, or more cells than a matrix may have.
+        SelectionError: an unknown axis or value in ``overrides``, a value that no case of the matrix has a program for,
+            or more cells than a matrix may have.
     """
     if not overrides:
         return matrix.full
@@ -32,8 +38,29 @@ def expand(matrix: Matrix, overrides: Mapping[str, Sequence[str]] | None = None)
     source = Source(matrix.model, matrix.data, values)
     if not size_is_allowed(source):
         raise SelectionError(f"--set: {source.problems[0].message}")
-    cells = finish_cells(source, draft_cells(source))
-    return make_plan(matrix.name, matrix.path, matrix.require, cells)
+    drafts, misfits = draft_overridden(source)
+    _check_used(values, drafts, misfits)
+    cells = finish_cells(source, drafts)
+    return make_plan(matrix.name, matrix.path, matrix.require, cells, _left_out(misfits))
+
+
+def _check_used(overrides: Mapping[str, Sequence[Any]], drafts: Sequence[Draft], misfits: Sequence[UnfitDraft]) -> None:
+    """Raise SelectionError for a value that is in no cell because no case has a program for it."""
+    for axis, values in overrides.items():
+        for value in values:
+            unfit = next((misfit for draft, misfit in misfits if draft.values[axis] == value), None)
+            if unfit is not None and not any(draft.values[axis] == value for draft in drafts):
+                near = (unfit.nearest,) if unfit.nearest else ()
+                raise SelectionError(f"--set {axis}={spell(value)}: {unfit.message}", near)
+
+
+def _left_out(misfits: Sequence[UnfitDraft]) -> tuple[str, ...]:
+    """A note on the cells that ``--set`` asked for and that their cases have no program for."""
+    if not misfits:
+        return ()
+    first, *others = dict.fromkeys(misfit.message for _, misfit in misfits)
+    more = f"; {len(others)} more like it" if others else ""
+    return (f"--set left out {len(misfits)} cell{'s' if len(misfits) > 1 else ''}: {first}{more}",)
 
 
 def _override(axis: str, spellings: Sequence[str]) -> list[Any]:
@@ -70,7 +97,7 @@ class _Finished:
         origin = {f"budgets.{name}": "schema default" for name in BudgetEntry.model_fields}
         if inner is not None:
             origin["inner"] = "partner table"
-        origin.update(self.draft.origin)
+        origin.update({name: str(text) for name, text in self.draft.origin.items()})
         return Cell(cell_id(axes), axes, inner, Expectation(self.budgets, self.raises, self.waivers), origin)
 
 

@@ -10,14 +10,17 @@ import re
 
 from pydantic import ValidationError
 
+from cases import CASES
 from harness.plan.axes import AXES, SCHEMA_DEFAULTS, AxisValues, spell, split_values, unspell, written
+from harness.plan.case_rules import misfit_of
 from harness.plan.errors import SelectionError
 from harness.plan.explain import plain_message
 from harness.plan.nearest import unknown
 from harness.plan.yamlfile import Place
 from harness.types import PARTNERS, Axes, Spec
 
-# Programs whose inner region has another recipe; the others have one recipe (nested_disabled: inside it, none).
+# Nestings whose inner region has another recipe; the others have one recipe (nested_disabled: inside it, none).
+# A case whose program has two for a reason of its own says so in its registration (CaseEntry.pair).
 NESTINGS_WITH_INNER = ("nested", "deep", "sequential")
 
 _ID = re.compile(r"(\w+)\[(\S+)\]")
@@ -25,8 +28,10 @@ _COMMAND_LINE = Place("command line", 1, 1)
 
 
 def inner_of(axes: Axes) -> Spec | None:
-    """The recipe of the inner region, from the fixed table ``harness/types.PARTNERS``."""
-    return Spec(PARTNERS[axes.recipe.name]) if axes.nesting in NESTINGS_WITH_INNER else None
+    """The program's second recipe, where it has one, from the fixed table ``harness/types.PARTNERS``."""
+    entry = CASES.get(axes.case)
+    paired = axes.nesting in NESTINGS_WITH_INNER or (entry is not None and axes.variant in entry.pair)
+    return Spec(PARTNERS[axes.recipe.name]) if paired else None
 
 
 def cell_id(axes: Axes) -> str:
@@ -64,7 +69,8 @@ def axes_from_id(text: str) -> Axes:
     """The axis values that an id names: the inverse of ``cell_id``.
 
     Raises:
-        SelectionError: not an id, an unknown axis or value, or not in the one spelling that ids have.
+        SelectionError: not an id, an unknown axis or value, one that the case has no program for, or not in the one
+            spelling that ids have.
     """
     settings = parse_id(text)
     settings.pop("inner", None)
@@ -72,6 +78,10 @@ def axes_from_id(text: str) -> Axes:
     if "recipe" not in values:
         raise SelectionError(f"not a cell id: {text!r}; it names no recipe")
     axes = Axes(**{**SCHEMA_DEFAULTS, **values})
+    misfit = misfit_of(vars(axes))
+    if misfit is not None:
+        near = (misfit.nearest,) if misfit.nearest else ()
+        raise SelectionError(f"not a cell id: {text!r}; {misfit.message}", near)
     if cell_id(axes) != text:
         raise SelectionError(f"not a cell id: {text!r}", (cell_id(axes),))
     return axes

@@ -43,6 +43,6 @@ def why_none(pattern: PatternMap, cells: Sequence[Values], meets: Matcher = matc
 
 
 def _listed(names: Iterable[str]) -> str:
-    distinct = list(dict.fromkeys(names))
+    distinct = [name or "none" for name in dict.fromkeys(names)]
     rest = f" and {len(distinct) - _SHOWN} more" if len(distinct) > _SHOWN else ""
     return ", ".join(distinct[:_SHOWN]) + rest

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from harness.plan.axes import AxisLists, AxisPattern, AxisValues, spell, written
+from harness.plan.axes import AxisChoices, AxisLists, AxisPattern, AxisValues, spell, written
 from harness.plan.recipes import Strict, absent
 from harness.plan.scalars import Integer, NaturalOrNull, OneOf, Text, describe, problem
 from harness.plan.specs import errors_at, located
@@ -91,7 +91,7 @@ def _check_version(value: int) -> int:
 
 def _check_not_empty(value: Strict) -> Strict:
     if not value.model_fields_set:
-        is_axes = isinstance(value, (AxisValues, AxisLists, AxisPattern))
+        is_axes = isinstance(value, (AxisValues, AxisChoices, AxisLists, AxisPattern))
         raise problem(f"empty: name at least one {'axis' if is_axes else 'of ' + ', '.join(type(value).model_fields)}")
     return value
 
@@ -199,8 +199,10 @@ class MatrixModel(Strict):
     exclude: Annotated[list[Pattern], Entries] = Field(
         default=[], description="combinations that are left out; one that matches none is an error"
     )
-    include: Annotated[list[Annotated[AxisValues, AfterValidator(_check_not_empty)]], Entries] = Field(
-        default=[], description="one more cell for each entry; a cell that is there already is an error"
+    include: Annotated[list[Annotated[AxisChoices, AfterValidator(_check_not_empty)]], Entries] = Field(
+        default=[],
+        description="more cells: one for each entry, or for each combination of the lists in it; a cell that is there "
+        "already is an error",
     )
     adjust: Annotated[list[AdjustEntry], Entries] = Field(
         default=[], description="applied in order, to included cells too"

@@ -28,11 +28,15 @@ def _settings(cell: Cell) -> Iterator[tuple[str, str, str]]:
     """(setting, value, origin) of a cell: axes in schema order, budgets, expected error, waivers."""
     values: dict[str, str] = {}
     for axis in AXES:
-        values[axis] = spell(getattr(cell.axes, axis))
+        if getattr(cell.axes, axis) != "":  # a case without variants or target has nothing to show there
+            values[axis] = spell(getattr(cell.axes, axis))
         if axis == "nesting" and cell.inner is not None:
             values["inner"] = cell.inner.label
     for name, value in vars(cell.expect.budgets).items():
         values[f"budgets.{name}"] = _budget_text(name, value)
+    for name, value in vars(cell.expect.baseline).items() if cell.expect.baseline else ():
+        if value is not None:
+            values[f"limits.{name}"] = f"at most {value}"
     if cell.expect.raises is not None:
         raises = cell.expect.raises
         values["raises"] = f"{raises.phase}: {raises.type} /{raises.match}/"

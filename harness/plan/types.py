@@ -19,6 +19,7 @@ class Plan:
 
     ``require`` is the evidence level that each supported recipe must reach (native, emulated or traced). ``digest``
     is the SHA-256 of name, require, ids and expectations, in hex: two processes that planned the same have the same.
+    ``notes`` are what the user should know about how the plan came about.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Plan:
     require: str
     cells: tuple[Cell, ...]
     digest: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Matrix:
     data: YamlMap = field(repr=False)  # the same content with places, for provenance
 
 
-def make_plan(name: str, path: str, require: str, cells: Sequence[Cell]) -> Plan:
+def make_plan(name: str, path: str, require: str, cells: Sequence[Cell], notes: Sequence[str] = ()) -> Plan:
     demands = [[cell.id, to_jsonable(cell.expect)] for cell in cells]
     text = json.dumps([name, require, demands], sort_keys=True, ensure_ascii=True)
-    return Plan(name, path, require, tuple(cells), hashlib.sha256(text.encode()).hexdigest())
+    return Plan(name, path, require, tuple(cells), hashlib.sha256(text.encode()).hexdigest(), tuple(notes))

@@ -23,8 +23,8 @@ def repro_words(run: RunInfo, result: CellResult) -> list[str]:
 def next_command(run: RunInfo, groups: Sequence[Group]) -> list[str]:
     """What to run next; empty when all is as expected.
 
-    A red cell: that cell alone. The machine failed, or the run was cut off: the same command again. Evidence missing
-    or nothing ran: the plan, which says what each cell would be.
+    A red cell: that cell alone, or one that is worse than the baseline. The machine failed, or the run was cut off: the
+    same command again. Evidence missing, cells gone or nothing ran: the plan, which says what each cell would be.
     """
     gating = [group for group in groups if group.gates]
     if run.exit_code == 0:
@@ -33,4 +33,8 @@ def next_command(run: RunInfo, groups: Sequence[Group]) -> list[str]:
         return list(run.command)
     if gating:
         return repro_words(run, gating[0].representative)
+    worse = [finding for finding in run.baseline.findings if finding.check != "baseline.gone"] if run.baseline else []
+    if run.baseline and worse and worse[0].ids:
+        words = ["--baseline", run.baseline.file, "--cell", worse[0].ids[0], "-n", "0"]
+        return ["python", "runner.py", "--matrix", run.matrix, *words]
     return ["python", "runner.py", "--matrix", run.matrix, "--plan"]

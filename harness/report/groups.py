@@ -58,6 +58,7 @@ class Group:
             ("got", finding.got if finding else first.reason or "no reason was recorded"),
             ("in", finding.where if finding else ""),
             ("site", user_site(first)),
+            ("on", place(first)),
             ("cells", self.predicate_text),
         ]
         return [(name, text) for name, text in facts if text]
@@ -73,7 +74,7 @@ def group_reds(results: Sequence[CellResult]) -> list[Group]:
         if result.verdict.is_red:
             members.setdefault(result.signature or _own_signature(result), []).append(result)
     greens = [axes_of(result) for result in results if result.verdict is Verdict.PASS]
-    separator = Separator(greens, known=map(axes_of, results))
+    separator = Separator(greens, known=map(axes_of, results), scopes={"variant": "case"})
     groups = [
         Group(signature, tuple(cells), separator.smallest([axes_of(cell) for cell in cells]))
         for signature, cells in members.items()
@@ -86,8 +87,8 @@ def _own_signature(result: CellResult) -> str:
 
 
 def axes_of(result: CellResult) -> Mapping[str, Any]:
-    """The axes by which reds and greens are told apart."""
-    return result.axes
+    """The axes by which reds and greens are told apart; a case without variants has no axis of that name."""
+    return {axis: value for axis, value in result.axes.items() if value != ""}
 
 
 def user_site(result: CellResult) -> str:
@@ -102,6 +103,14 @@ def user_site(result: CellResult) -> str:
 def _short_site(site: str) -> str:
     """Relative to the current directory where it lies inside, so that an editor can open it from there."""
     return site.removeprefix(os.getcwd() + "/")
+
+
+def place(result: CellResult) -> str:
+    """``GPU 0 (NVIDIA H200), worker gw1``; empty without a GPU."""
+    if not result.gpu:
+        return ""
+    name = f" ({result.gpu['name']})" if result.gpu.get("name") else ""
+    return f"GPU {result.gpu.get('index')}{name}, worker {result.worker}"
 
 
 def headline(result: CellResult) -> str:

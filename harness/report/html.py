@@ -10,6 +10,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from harness.report.baseline import baseline_title
 from harness.report.commands import repro_words
 from harness.report.evidence import evidence_rows, never_native, nothing_executed
 from harness.report.groups import headline
@@ -17,7 +18,7 @@ from harness.report.marks import LEGEND, NOT_PLANNED, Mark, cell_seconds, durati
 from harness.report.predicate import axis_text
 from harness.report.run_info import RunInfo
 from harness.report.table import Table
-from harness.report.textfit import printable, visible
+from harness.report.textfit import JOINT, printable, visible
 from harness.report.view import View
 from harness.types import CellResult, Verdict
 
@@ -81,9 +82,10 @@ def _template() -> Template:
         "one_line": printable,
         "many_lines": _many_lines,
         "breakable": _breakable,
+        "jointed": _jointed,
         "headline": headline,
     }
-    environment.globals.update(repro=_repro, position=_position)
+    environment.globals.update(repro=_repro, position=_position, baseline_title=baseline_title)
     return environment.get_template("report.html.j2")
 
 
@@ -96,11 +98,16 @@ def _breakable(text: str) -> Markup:
     return Markup(",<wbr>").join(printable(text).split(","))
 
 
+def _jointed(text: str) -> Markup:
+    """A name that may be broken at its joints, as recipes are long and there are many columns."""
+    return Markup("<wbr>").join(JOINT.split(printable(text)))
+
+
 def _repro(run: RunInfo, result: CellResult) -> str:
     return shlex.join(repro_words(run, result))
 
 
-def _position(table: Table, row: str, column: str) -> list[tuple[str, Mark, CellResult | None]]:
+def _position(table: Table, row: tuple[str, ...], column: str) -> list[tuple[str, Mark, CellResult | None]]:
     """(text, mark, result) for each mark in one position of a table; results are None for counts and gaps."""
     if len(table.slots) > MAX_MARKS:
         return [(f"{text} ", mark, None) for text, mark in table.pieces(row, column)]

@@ -8,8 +8,8 @@ calls ``junit_family=xunit1``; the stricter junit-10.xsd of Jenkins's xUnit plug
 * ``error``: it could not be judged (error, timeout, crash, oom, infra).
 * ``skipped``: skip, xfail, and every red that a quarantine keeps from gating, so that CI gates as the exit code does.
 
-A second suite, ``NAME.run``, holds what no cell can: whether the required evidence was reached and whether the run came
-to its end. Without it a file of green cells would hide a red run.
+A second suite, ``NAME.run``, holds what no cell can: whether the required evidence was reached, whether the run came to
+its end, and whether it was no worse than its baseline. Without it a file of green cells would hide a red run.
 """
 
 from __future__ import annotations
@@ -108,7 +108,17 @@ def _run_cases(view: View) -> list[_Case]:
     if run.exit_code not in (0, 1):
         kind = f"exit code {run.exit_code}"
         complete = replace(complete, outcome="error", kind=kind, message=view.meaning)
-    return [required, complete]
+    return [required, complete, *_baseline_case(view)]
+
+
+def _baseline_case(view: View) -> Iterator[_Case]:
+    report = view.run.baseline
+    if report is not None:
+        case = _Case(f"{view.name}.run", f"baseline {report.file}", 0.0)
+        worse = view.worse
+        if worse:
+            case = replace(case, outcome="failure", kind="baseline", message=worse[0], text="\n".join(worse))
+        yield case
 
 
 def _counts(cases: Sequence[_Case]) -> str:

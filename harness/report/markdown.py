@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from harness.report.baseline import baseline_title
 from harness.report.commands import repro_words
 from harness.report.evidence import evidence_rows, never_native
 from harness.report.groups import Group
@@ -55,10 +56,10 @@ def _markdown(view: View, limit: int, max_ids: int = MAX_IDS) -> str:
         text += f"\n### Red: {sum(len(group.members) for group in groups)} cells, {len(groups)} causes\n\n"
         text += "\n".join(kept_sections)
     left = [
-        f"{count} {noun}"
-        for count, noun in (
-            (len(sections) - len(kept_sections), "causes of red cells"),
-            (len(tables) - len(kept_tables), "tables"),
+        f"{count} {noun if count == 1 else nouns}"
+        for count, noun, nouns in (
+            (len(sections) - len(kept_sections), "cause of red cells", "causes of red cells"),
+            (len(tables) - len(kept_tables), "table", "tables"),
         )
         if count
     ]
@@ -105,6 +106,14 @@ def _head(view: View) -> Iterator[str]:
     if len(unmet) > MAX_UNMET:
         yield f"- and {len(unmet) - MAX_UNMET} more"
     yield from (f"- {_code(text)}" for text in view.only_quarantined[:MAX_UNMET])
+    if run.baseline:
+        yield ""
+        worse = "**Worse than the baseline.** " if view.worse else ""
+        yield worse + _code(baseline_title(run.baseline, len(results)))
+        yield from (f"- {_code(text)}" for text in view.worse[:MAX_UNMET])
+        if len(view.worse) > MAX_UNMET:
+            yield f"- and {len(view.worse) - MAX_UNMET} more"
+        yield from (f"- {_code(text)}" for text in view.beside_baseline[:MAX_UNMET])
     yield from (f"\n{_plain(line)}" for line in never_native(results))
     yield ""
     yield ", ".join(f"{name} {_code(version)}" for name, version in {**run.versions, **run.host}.items() if version)
@@ -113,11 +122,12 @@ def _head(view: View) -> Iterator[str]:
 def _table(table: Table) -> Iterator[str]:
     yield f"**{_plain(table.title)}**"
     yield ""
-    yield "| recipe | " + " | ".join(_cell(column) for column in table.columns) + " |"
-    yield "| --- |" + " --- |" * len(table.columns)
-    for row in table.rows:
-        marks = [table.separator.join(text for text, _ in table.pieces(row, column)) for column in table.columns]
-        yield f"| {_cell(row)} | " + " | ".join(_cell(text) for text in marks) + " |"
+    yield "| " + " | ".join([*table.row_axes, *map(_cell, table.columns)]) + " |"
+    yield "|" + " --- |" * (len(table.row_axes) + len(table.columns))
+    for shown, row in table.brief():
+        names = [_cell(part) if part and part in row else _plain(part) for part in shown]
+        marks = [_cell(table.text(row, column)) for column in table.columns]
+        yield "| " + " | ".join([*names, *marks]) + " |"
     if table.explained():
         yield ""
         yield "In each position, left to right: " + "; ".join(_code(text) for text in table.explained())

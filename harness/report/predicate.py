@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 from harness.types import scalar_text
@@ -69,8 +70,18 @@ class Separator:
     ``&``, and some ten thousand greens cost a few microseconds.
     """
 
-    def __init__(self, greens: Sequence[Mapping[str, Any]], known: Iterable[Mapping[str, Any]] = ()) -> None:
-        """``known``: the axes of every cell of the run, for the texts of predicates."""
+    def __init__(
+        self,
+        greens: Sequence[Mapping[str, Any]],
+        known: Iterable[Mapping[str, Any]] = (),
+        scopes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``known``: the axes of every cell of the run, for the texts of predicates.
+
+        ``scopes`` maps an axis to the one without which its values mean nothing, as a variant does without its case:
+        a predicate that names the one names the other too, where the members have a single value of it.
+        """
+        self._scopes = scopes
         self._all = (1 << len(greens)) - 1
         self._bits: dict[tuple[str, Hashable], int] = {}
         for index, axes in enumerate(greens):
@@ -78,7 +89,9 @@ class Separator:
                 key = (axis, axis_text(value))
                 self._bits[key] = self._bits.get(key, 0) | (1 << index)
         self._values: dict[str, dict[str, None]] = {}
+        self._lacking: set[str] = set()  # axes that not every known cell has
         for axes in known:
+            self._lacking |= self._values.keys() ^ axes.keys() if self._values else set()
             for axis, value in axes.items():
                 self._values.setdefault(axis, {})[axis_text(value)] = None
 
@@ -98,12 +111,24 @@ class Separator:
             ]
             if found:
                 best = min(found, key=lambda chosen: (sum(len(terms[i].values) for i in chosen), chosen))
-                return Predicate(tuple(self._with_others(terms[index]) for index in best))
+                chosen = self._with_scopes([terms[index] for index in best], terms)
+                return Predicate(tuple(map(self._with_others, chosen)))
         return None
 
+    def _with_scopes(self, chosen: Sequence[Term], terms: Sequence[Term]) -> list[Term]:
+        """The chosen terms, in the axes' own order, with the terms of their scopes where those tell cells apart."""
+        scopes = {self._scopes.get(term.axis) for term in chosen}
+        return [
+            term
+            for term in terms
+            if term in chosen
+            or (term.axis in scopes and len(term.values) == 1 and len(self._values.get(term.axis, ())) > 1)
+        ]
+
     def _with_others(self, term: Term) -> Term:
-        others = tuple(value for value in self._values.get(term.axis, ()) if value not in term.values)
-        return replace(term, others=others)
+        """A term's negation is no text for it where some cell doesn't have the axis at all."""
+        values = () if term.axis in self._lacking else self._values.get(term.axis, ())
+        return replace(term, others=tuple(value for value in values if value not in term.values))
 
     def _matching(self, term: Term) -> int:
         return reduce(int.__or__, (self._bits.get((term.axis, value), 0) for value in term.values), 0)

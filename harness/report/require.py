@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.report.baseline import BaselineReport
 from harness.report.evidence import fp8_judged, nothing_executed, refused, unjudged
 from harness.types import CellResult, Evidence, Verdict
 
@@ -136,8 +137,12 @@ def exit_code(
     *,
     interrupted: bool = False,
     internal: bool = False,
+    baseline: BaselineReport | None = None,
 ) -> tuple[int, str]:
     """The exit code of a run (pytest's numbers) and its meaning in words.
+
+    ``baseline``: what a baseline says of the run as a whole (``harness/report/baseline.py``); cells that are worse by
+    their own census are red themselves.
 
     An internal error outranks an interruption, which outranks red cells: what wasn't finished can't be summed up.
     """
@@ -150,4 +155,5 @@ def exit_code(
     reds = sum(result.verdict.is_red and result.gates for result in results)
     reasons = [f"{reds} cell{'' if reds == 1 else 's'} not as expected"] if reds else []
     reasons += ["the required evidence was not reached"] if require_findings else []
+    reasons += ["worse than the baseline"] if baseline is not None and baseline.findings else []
     return (1, "; ".join(reasons)) if reasons else (0, MEANINGS[0])

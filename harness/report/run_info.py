@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from harness.report.baseline import BaselineReport
 from harness.report.evidence import refused, unjudged
 from harness.types import SCHEMA_VERSION, CellResult, Evidence, Verdict
 
@@ -20,7 +21,7 @@ class RunInfo:
     complete run reports. ``plan_digest`` identifies the ordered list of selected ids. ``versions`` has python, torch,
     cuda, te, torchao, triton, pytest...; ``host`` has arch (resolved), cpu, gpus, driver, threads; ``env`` the
     environment variables that matter and are set. ``rounds`` counts how often processes were started for retries
-    (1: once, no retry).
+    (1: once, no retry). ``baseline`` is None where the run was not held against one.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class RunInfo:
     exit_reason: str = ""
     rounds: int = 1
     notes: tuple[str, ...] = ()
+    baseline: BaselineReport | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class RunRecord(RunInfo):
     """run.json (docs/schemas/run.schema.json): the run, its totals and who is to blame.
 
     ``blame``: ``product`` when a cell is red because of the program or library under test, ``infra`` when every red
-    that gates is the machine's, ``run`` when no cell is red and the run is (requirement unmet, interrupted, internal
-    error, nothing ran), ``none`` when all is as expected.
+    that gates is the machine's, ``run`` when no cell is red and the run is (requirement unmet, worse than its baseline,
+    interrupted, internal error, nothing ran), ``none`` when all is as expected.
     """
 
     totals: Totals = Totals(0, {}, {}, {}, 0, 0, 0, 0, 0)

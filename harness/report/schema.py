@@ -1,4 +1,4 @@
-"""The published JSON Schemas of results.jsonl and run.json, made from the dataclasses that are written.
+"""The published JSON Schemas of results.jsonl, run.json and baselines, made from the dataclasses that are written.
 
 ``python -m harness.report.schema DIRECTORY`` writes them. Changes are additive only: a new field has a default, so it
 isn't required, and unknown fields are allowed. Each field is described here once, for scripts and people alike.
@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from harness.baseline import Baseline
 from harness.report.run_info import RunRecord
 from harness.report.store import write_text_atomically
 from harness.types import SCHEMA_VERSION, CellResult
@@ -43,6 +44,9 @@ RESULT_FIELDS: Mapping[str, str] = {
     "detail": "stack or other long text of a red",
     "repro": "shell command that runs this cell alone",
     "gates": "false under a quarantine: shown, never decides the exit code",
+    "worker": "process of the last attempt: gw0, gw1...; main for pytest itself; empty when none started the cell",
+    "gpu": "the only GPU that this process could see: index (position in the caller's CUDA_VISIBLE_DEVICES), name, "
+    "uuid, alone (whether nobody else had leased it); empty without one",
     "schema_version": "version of this format",
 }
 RUN_FIELDS: Mapping[str, str] = {
@@ -67,21 +71,55 @@ RUN_FIELDS: Mapping[str, str] = {
     "exit_reason": "the exit code in words",
     "rounds": "how often processes were started: 1 without retries",
     "notes": "whatever else the user should know",
+    "baseline": "null without --baseline; else its file, what was worse (findings: the run is red), better, and notes",
     "totals": "counts by verdict and by evidence",
     "blame": "none, product, infra (every gating red is the machine's) or run (no red cell, yet the run is red)",
     "schema_version": "version of this format",
 }
 
 
+BASELINE_FIELDS: Mapping[str, str] = {
+    "matrix": "name of the matrix that was run",
+    "environment": "where it was measured: resolved architecture, GPU, versions by distribution name",
+    "cells": "one entry for each cell that was as expected, sorted by id",
+    "schema_version": "version of this format",
+}
+BASELINE_CELL_FIELDS: Mapping[str, str] = {
+    "id": "exact id of the cell",
+    "arch": "resolved architecture: never host",
+    "verdict": "what became of it; red cells have no entry",
+    "evidence": "how much the result rested on; less is red",
+    "fp8_judged": "whether the FP8 arithmetic was held against the oracle; false after true is red",
+    "graphs": "forward graphs; more is red; null: nothing was counted",
+    "graph_breaks": "break sites or Dynamo's own counter, whichever is more; more is red",
+    "recompiles": "compilations of a frame that was compiled before; more is red",
+    "eager_frames": "frames that Dynamo gave up on; more is red",
+    "unimplemented": "constructs that Dynamo reported as unsupported; more is red",
+    "steady_compiles": "compilations during ten more calls; more is red",
+    "fp8_gemms": "FP8 GEMMs of one profiled step, native and emulated; fewer is red; null: nothing was profiled",
+    "environment": "where this entry was measured, when that is an earlier environment than the file's",
+}
+
+
 def schemas() -> dict[str, dict[str, Any]]:
     """The schemas by file name."""
     return {
-        "results.schema.json": _published(TypeAdapter(CellResult), "One line of results.jsonl", RESULT_FIELDS),
-        "run.schema.json": _published(TypeAdapter(RunRecord), "run.json", RUN_FIELDS),
+        "results.schema.json": published(TypeAdapter(CellResult), "One line of results.jsonl", RESULT_FIELDS),
+        "run.schema.json": published(TypeAdapter(RunRecord), "run.json", RUN_FIELDS),
+        "baseline.schema.json": _baseline_schema(),
     }
 
 
-def _published(adapter: TypeAdapter[Any], title: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def _baseline_schema() -> dict[str, Any]:
+    schema = published(TypeAdapter(Baseline), "A baseline", BASELINE_FIELDS)
+    schema["required"] = ["schema_version", *schema["required"]]
+    cell = schema["$defs"]["BaselineCell"]
+    cell["properties"] = {n: {"description": BASELINE_CELL_FIELDS[n]} | v for n, v in cell["properties"].items()}
+    return schema
+
+
+def published(adapter: TypeAdapter[Any], title: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """A schema as it is published: ``fields`` describes every member of the dataclass behind ``adapter``."""
     schema: dict[str, Any] = _tidy(adapter.json_schema())
     properties = schema["properties"]
     schema["properties"] = {name: {"description": fields[name]} | value for name, value in properties.items()}

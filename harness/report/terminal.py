@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.report.baseline import baseline_title
 from harness.report.commands import next_command, repro_words
 from harness.report.evidence import evidence_rows, never_native, nothing_executed
 from harness.report.groups import Group, headline
@@ -113,7 +114,10 @@ def _put_other_ends(page: Page, results: Sequence[CellResult]) -> None:
         page.blank()
         page.say(f"Retried: {len(retried)}", style="bold")
         for result in retried[:MAX_REASONS]:
-            tries = ", then ".join(attempt.verdict.value for attempt in result.attempts)
+            tries = ", then ".join(
+                f"{attempt.verdict.value} on {attempt.gpu}" if attempt.gpu else attempt.verdict.value
+                for attempt in result.attempts
+            )
             page.say(f"{result.id}: {tries}", first="  ", rest="    ")
 
 
@@ -174,6 +178,7 @@ def _put_end(page: Page, view: View, directory: Path | None) -> None:
         page.say(f"and {len(unmet) - MAX_GROUPS} more", first="  ")
     for text in view.only_quarantined:
         page.say(text, first="  ", rest="    ", style="yellow")
+    _put_baseline(page, view)
     if directory is not None:
         page.say(f"reports: {directory}/report.html (results.jsonl, run.json, junit.xml, summary.md)", rest="  ")
     page.say(f"exit code {run.exit_code}: {view.meaning}", style="bold green" if run.exit_code == 0 else "bold red")
@@ -181,6 +186,21 @@ def _put_end(page: Page, view: View, directory: Path | None) -> None:
     if words:
         page.say("next:")
         page.command(words)
+
+
+def _put_baseline(page: Page, view: View) -> None:
+    report = view.run.baseline
+    if report is None:
+        return
+    page.say(
+        baseline_title(report, len(view.results)), style="bold red" if report.findings else "bold green", rest="  "
+    )
+    for text in view.worse[:MAX_GROUPS]:
+        page.say(text, first="  ", rest="    ")
+    if len(view.worse) > MAX_GROUPS:
+        page.say(f"and {len(view.worse) - MAX_GROUPS} more", first="  ")
+    for text in view.beside_baseline:
+        page.say(text, first="  ", rest="    ")
 
 
 def _many(count: int, noun: str) -> str:

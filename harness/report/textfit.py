@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ from rich.cells import cell_len, chop_cells
 # Control (an escape sequence in a message must not drive the user's terminal), format (bidirectional overrides, zero
 # width), surrogate, unassigned and private characters; line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
+
+JOINT = re.compile(r"(?<=[_(,=])")  # where a long name may be broken: float8_|current_|scaling(|power_|2_|scale=|true)
 
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
@@ -81,10 +84,13 @@ def _pieces(text: str, width: int) -> Iterator[str]:
 
 
 def _head(word: str, width: int) -> str:
-    """The start of ``word`` that fits into ``width`` cells, cut behind a comma or slash where that wastes little."""
+    """The start of ``word`` that fits into ``width`` cells, cut at a joint of it where that wastes little.
+
+    That is behind a comma or slash, else behind an underscore.
+    """
     head = chop_cells(word, width)[0]
-    end = 1 + max(head.rfind(","), head.rfind("/"))
-    return head[:end] if end > len(head) // 2 else head
+    ends = 1 + max(head.rfind(","), head.rfind("/")), 1 + head.rfind("_")
+    return next((head[:end] for end in ends if end > len(head) // 2), head)
 
 
 def shell_lines(words: Sequence[str], width: int) -> list[str]:

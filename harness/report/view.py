@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from harness.report.baseline import told
 from harness.report.groups import Group, group_reds
 from harness.report.require import MEANINGS, only_quarantined, require_findings
 from harness.report.run_info import RunInfo, Totals, totals
@@ -41,6 +42,16 @@ class View:
     def only_quarantined(self) -> list[str]:
         """Recipes for which a quarantine alone keeps that from deciding the exit code."""
         return only_quarantined(self.run.require, self.results)
+
+    @cached_property
+    def worse(self) -> list[str]:
+        """What is worse than the baseline, as far as no cell is red for it."""
+        return [str(finding) for finding in self.run.baseline.findings] if self.run.baseline else []
+
+    @cached_property
+    def beside_baseline(self) -> list[str]:
+        """What else a baseline says, none of it red: another environment, what is better, what it doesn't know."""
+        return told(self.run.baseline, self.run.matrix) if self.run.baseline else []
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from harness.observe.session import observe_cell
 from harness.observe.types import Observations
+from harness.program import Program
 from harness.types import Axes, Evidence, Expectation, Raises, Spec
 from tests.support.fake_provider import Body, FakeProvider, builder, flat
 
@@ -31,8 +32,14 @@ def observe(
     raises: Raises | None = None,
     case_raises: Raises | None = None,
     steps: int = 1,
+    changes: Callable[[Program], Program] = lambda program: program,
 ) -> Observations:
-    build = builder(cell, body, steps=steps, raises=case_raises)
+    """``changes`` makes the observed program out of the usual one."""
+    usual = builder(cell, body, steps=steps, raises=case_raises)
+
+    def build(on: Any) -> Program:
+        return changes(usual(on))
+
     return observe_cell(build, provider or FakeProvider(), cell, level, arch, Expectation(raises=raises), CPU)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hypothesis import strategies as st
 
+from cases import CASES
 from harness.plan import Matrix
+from harness.plan.case_rules import TARGET_CASE
 from harness.plan.load import matrix_from_bytes
 from harness.types import ARCHES, BACKENDS, DATA_KINDS, DTYPES, NESTINGS, RECIPES
 
@@ -41,6 +44,7 @@ def recipes(draw: st.DrawFn) -> Any:
 PROVIDERS = st.sampled_from(
     ("reference", {"name": "reference", "emulate": True}, {"name": "reference", "emulate": False})
 )
+TARGET = re.compile(r"[a-z_][a-z0-9_]{0,8}(\.[a-z_][a-z0-9_]{0,8}){0,2}:[A-Za-z_][A-Za-z0-9_]{0,8}")
 SIZES = st.integers(1, 99).map(lambda number: 16 * number)
 AXIS_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "provider": PROVIDERS,
@@ -77,6 +81,21 @@ def matrices(draw: st.DrawFn) -> dict[str, Any]:
 
 def _sorted(values: list[Any]) -> list[Any]:
     return sorted((_bare(value) for value in values), key=repr)
+
+
+@st.composite
+def case_entries(draw: st.DrawFn) -> dict[str, Any]:
+    """An include entry for any registered case, of one value an axis, that the case has a program for."""
+    case = draw(st.sampled_from(sorted(CASES)))
+    entry = CASES[case]
+    axes = {
+        "recipe": recipes().filter(lambda one: (one if isinstance(one, str) else one["name"]) in entry.recipes),
+        "nesting": st.sampled_from(entry.nestings),
+        **({"variant": st.sampled_from(entry.variants)} if entry.variants else {}),
+        **({"target": st.from_regex(TARGET, fullmatch=True)} if case == TARGET_CASE else {}),
+    }
+    others = {axis: values for axis, values in AXIS_VALUES.items() if axis not in ("recipe", "nesting")}
+    return {"case": case, **draw(st.fixed_dictionaries(axes, optional=others))}
 
 
 def as_matrix(data: dict[str, Any]) -> Matrix:

@@ -158,6 +158,50 @@ def mixed_results() -> list[CellResult]:
     return results
 
 
+# Cases as a library of them has: those with one program, and those with variants.
+LIBRARY: dict[str, tuple[str, ...]] = {
+    "autocast_outside": ("",),
+    "recipe_switch": ("fields", "mutated_in_place", "two_fields_differ"),
+    "disabled": ("alone", "inside_enabled"),
+    "default_recipe": ("",),
+    "exception": ("region", "op", "backward", "inner", "swallowed"),
+    "reset_between_calls": ("calls", "inside_open_region"),
+    "checkpoint": ("reentrant", "nonreentrant", "around", "fp8_checkpoint"),
+    "microbatch": ("",),
+    "mode_switch": ("train_eval", "no_grad", "inference_mode", "input_without_grad"),
+    "multi_step": ("",),
+    "amp": ("around", "inside"),
+    "stack": ("module_wise", "whole_model"),
+}
+
+
+def library_results() -> list[CellResult]:
+    """toy_linear in every nesting, a library of flat cases on two backends, and the user's own two targets.
+
+    Red: checkpoint reentrant without fullgraph, for every recipe; amp inside under mxfp8_block_scaling.
+    """
+    provider = Spec("reference")
+    recipes = [Spec(name) for name in RECIPES if name != "delayed_scaling"]
+    planned = [
+        Axes(case, provider, recipe, fullgraph=fullgraph, variant=variant, backend=backend)
+        for case, variants in LIBRARY.items()
+        for variant in variants
+        for recipe in recipes
+        for fullgraph in (True, False)
+        for backend in ("eager", "aot_eager")
+    ]
+    for target in ("my_project.models.block:build", "my_project.models.head:build"):
+        planned += [Axes("target", provider, recipe, fullgraph=False, target=target) for recipe in recipes[:2]]
+    results = [*green_results(), *(passed(axes) for axes in planned)]
+    for index, result in enumerate(results):
+        axes = result.axes
+        if axes["variant"] == "reentrant" and not axes["fullgraph"]:
+            results[index] = red(result, BREAK)
+        elif axes["case"] == "amp" and axes["variant"] == "inside" and axes["recipe"] == "mxfp8_block_scaling":
+            results[index] = red(result, BYTES)
+    return results
+
+
 def crashed_results() -> list[CellResult]:
     lost = "worker gw0 died with signal 11 (SIGSEGV)"
     return [

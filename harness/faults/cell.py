@@ -1,0 +1,55 @@
+"""The cell in which a fault must show, and its clean twin: the same cell on the provider without the fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.faults.fault import Fault
+from harness.plan.load import matrix_from_bytes
+from harness.types import Cell
+
+# What a fault's ``where`` leaves out.
+USUAL: Mapping[str, Any] = {
+    "case": "toy_linear",
+    "provider": "reference",
+    "recipe": "float8_current_scaling",
+    "fullgraph": True,
+    "nesting": "nested",
+    "backend": "aot_eager",
+}
+# DelayedScaling compiles nowhere: that its refusal comes is what the usual case is asked (DESIGN section 6).
+REFUSED = {
+    "when": {"recipe": "delayed_scaling"},
+    "raises": {"type": "RuntimeError", "match": "not supported under torch.compile", "phase": "compile"},
+}
+
+
+def cells_of(fault: Fault) -> tuple[Cell, Cell]:
+    """The faulty cell and its clean twin.
+
+    Raises:
+        ValueError: ``where`` names no cell, or more than one (a case with variants needs one named).
+        MatrixErrors: ``where`` holds an axis or a value that a matrix could not hold.
+    """
+    usual = dict(USUAL) if "case" not in fault.where else {**USUAL, "nesting": "flat"}
+    axes = {**usual, **fault.where}
+    faulty = _cell(fault, {**axes, "provider": _with_fault(axes["provider"], fault.name)})
+    return faulty, _cell(fault, axes)
+
+
+def _with_fault(provider: Any, name: str) -> Any:
+    if isinstance(provider, Mapping):
+        return {**provider, "name": f"{provider['name']}+{name}"}
+    return f"{provider}+{name}"
+
+
+def _cell(fault: Fault, axes: Mapping[str, Any]) -> Cell:
+    refused = axes["case"] == USUAL["case"] and axes["recipe"] == "delayed_scaling"
+    matrix = {"schema_version": 1, "include": [dict(axes)], "expect": [REFUSED] if refused else []}
+    cells = matrix_from_bytes(json.dumps(matrix).encode(), Path(f"fault {fault.name}")).full.cells
+    if len(cells) != 1:
+        raise ValueError(f"fault {fault.name}: where names {len(cells)} cells, one is needed: {fault.where}")
+    return cells[0]
