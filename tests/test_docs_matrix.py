@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from cases import CASES
 from harness.plan.axes import AXES, SCHEMA_DEFAULTS, spell
 from harness.plan.load import matrix_from_bytes
 from harness.plan.models import MatrixModel
@@ -24,14 +26,16 @@ def rows(heading: str) -> dict[str, str]:
     return {match[1]: match[2] for match in re.finditer(r"^\| `(\w+)` \|(.*)$", body, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("text", EXAMPLES, ids=["smallest", "everything"])
+@pytest.mark.parametrize("text", EXAMPLES, ids=["smallest", "everything", "includes"])
 def test_examples_load(text: str) -> None:
     assert errors_of(text) == []
 
 
 def test_the_numbers_of_cells_and_keys_are_true() -> None:
-    smallest, everything = (matrix_from_bytes(text.encode(), Path("m.yaml")) for text in EXAMPLES)
+    smallest, everything, includes = (matrix_from_bytes(text.encode(), Path("m.yaml")) for text in EXAMPLES)
     assert len(smallest.full.cells) == 4
+    by_case = Counter(cell.axes.case for cell in includes.full.cells)
+    assert by_case == {"toy_linear": 6, "stack": 4 * len(CASES["stack"].variants), "multi_step": 2}
     assert set(everything.data) == set(MatrixModel.model_fields)
     assert set(rows("key")) == set(MatrixModel.model_fields)
 
@@ -39,7 +43,8 @@ def test_the_numbers_of_cells_and_keys_are_true() -> None:
 def test_the_messages_are_real() -> None:
     wrong = "schema_version: 1\nmatrix:\n  recipe: [mxfp8_block]\n  fullgraph: [yes]\nexlude: []\n"
     shown = re.findall(r"^    mine\.yaml:(.*)$", TEXT, re.MULTILINE)
-    assert errors_of(wrong) == shown
+    variant = EXAMPLES[2] + "  - {case: stack, variant: hole, recipe: nvfp4_block_scaling}\n"
+    assert [*errors_of(wrong), *errors_of(variant)] == shown
 
 
 def test_every_axis_value_and_default_is_listed() -> None:
@@ -51,7 +56,8 @@ def test_every_axis_value_and_default_is_listed() -> None:
         assert [name for name in names if f"`{name}`" not in table[axis]] == []
     for axis, default in SCHEMA_DEFAULTS.items():
         written = str(list(default)) if axis == "shape" else spell(default)
-        assert table[axis].split("|")[1].strip() == f"`{written}`"
+        shown = table[axis].split("|")[1].strip()
+        assert shown == f"`{written}`" if written else "`" not in shown
 
 
 def test_every_recipe_field_and_default_is_listed() -> None:
