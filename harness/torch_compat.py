@@ -379,3 +379,13 @@ def profiled_kernels(profile: torch.profiler.profile, ops: Sequence[ProfiledOp])
     ]
     events.sort(key=lambda event: event.start_ns())
     return [ProfiledKernel(event.name(), launchers.get(event.linked_correlation_id(), -1)) for event in events]
+
+
+# ---- dynamic shapes --------------------------------------------------------------------------------------------------
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
+    """Ask Dynamo for a graph in which this dimension may have any size (documented, yet under a private module)."""
+    import torch._dynamo  # 2.11, 2.13, 2.14
+
+    torch._dynamo.mark_dynamic(tensor, dim)

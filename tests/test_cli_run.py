@@ -23,6 +23,7 @@ from harness.run.journal import JournalWriter
 from harness.run.plan_file import Round, RunPlan
 from harness.run.rounds import RoundEnd
 from harness.run.run_dir import RunDir
+from tests.support.fake_cases import fake_cases
 from tests.support.running import cell_id, front, front_command, run, write_matrix
 
 
@@ -119,6 +120,21 @@ def test_plan_shows_cells_and_origins_and_runs_nothing(
     assert "  select       seed=1,2  <- --select" in lines
     assert "  color        auto  <- default" in lines
     assert not (directory / "reports").exists()
+
+
+def test_what_set_leaves_out_is_shown_and_recorded(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("n.yaml").write_text(
+        "schema_version: 1\nmatrix: {recipe: [mxfp8_block_scaling], nesting: [flat, deep]}\n", encoding="utf-8"
+    )
+    words = ["--matrix", "n.yaml", "--plan", "--set", "case=recipe_switch"]
+    note = "--set left out 1 cell: case 'recipe_switch' has no program of nesting 'deep', only flat"
+    with fake_cases():
+        assert main(words) == 0
+        assert f"\n\n1 cell\nnote: {note}\n" in capsys.readouterr().out
+        settings = parse(RUN_OPTIONS, words, {})
+        assert run_plan(planned(settings), (), settings, words).notes == (note,)
+        assert main([*words[:3], "--set", "nesting=flat"]) == 0
+        assert "note:" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import pytest
 from harness.report import read_results
 from harness.run import run_dir
 from harness.run.finish import decide, digest, finish, git_state
+from harness.run.gpus import Gpu
 from harness.run.journal import JournalWriter
 from harness.run.reconcile import Ending, Reconciled, reconcile
 from harness.types import Evidence, Verdict
+from tests.support.baselines import entry, ran, use
 from tests.support.cells import Book, cell, plan, result
 
 TODAY = datetime.date(2026, 1, 31)
@@ -51,6 +53,23 @@ def test_everything_is_written_and_stands_in_its_final_place(tmp_path: Path, mon
 def test_exit_codes(verdict: Verdict, options: dict[str, bool], code: int) -> None:
     state = Reconciled((result(cell(0), verdict),))
     assert decide(plan(1), state, **{"interrupted": False, "stuck": False, **options})[0] == code
+
+
+@pytest.mark.parametrize(("gemms", "code", "words"), [(6, 0, "all as expected"), (7, 1, "worse than the baseline")])
+def test_a_run_is_held_against_its_baseline(
+    gemms: int, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = plan(1, baseline=use(entry(0, fp8_gemms=gemms)))
+    finished = finish(run_dir.create("r1", None), made, Reconciled((ran(0),)), rounds=1)
+    assert (finished.info.exit_code, finished.info.exit_reason) == (code, words)
+    stored = json.loads((tmp_path / "reports" / "r1" / "run.json").read_text())["baseline"]
+    assert (stored["file"], stored["compared"], len(stored["findings"])) == ("b.json", 1, code)
+
+
+def test_without_a_baseline_there_is_no_word_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert finish(run_dir.create("r1", None), plan(1), Reconciled((ran(0),)), rounds=1).info.baseline is None
 
 
 def test_a_fault_of_the_harness_outranks_green_cells_and_is_named() -> None:
@@ -94,3 +113,24 @@ def test_the_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
     assert (len(commit), dirty) == (40, False)
     (tmp_path / "a").write_text("2")
     assert git_state(tmp_path) == (commit, True)
+
+
+def test_the_machine_is_told_as_the_whole_run_saw_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker sees one GPU, and no process saw them all."""
+    monkeypatch.chdir(tmp_path)
+    run = run_dir.create("r1", None)
+    made = plan(2, gpus=(Gpu(0, "2", "GPU-2", "H200", 143771), Gpu(1, "0", "GPU-0", "H200", 143771)))
+    for worker, gpu, rss, held in (("gw0", made.gpus[0], 900, 400), ("gw1", made.gpus[1], 1000, 300)):
+        writer = JournalWriter(run.journal, worker, 1)
+        writer.write("lease", gpu=gpu, alone=False, in_use_mib=None)
+        writer.write("host", host={"arch": "sm90", "gpus": [{"name": "H200"}]})
+        writer.write("end", result=result(made.cells[0]), rss_mib=rss, gpu_mib=held)
+        writer.write("end", result=result(made.cells[1], Verdict.OOM), rss_mib=rss, gpu_mib=140000)
+    info = finish(run, made, Reconciled(tuple(result(one) for one in made.cells)), rounds=1).info
+    assert info.host == {
+        "arch": "sm90",
+        "gpus": "index 0, name H200, memory_mib 143771, uuid GPU-2; index 1, name H200, memory_mib 143771, uuid GPU-0",
+        "gpu_workers": "GPU 0: gw0; GPU 1: gw1",
+        "worker_peak_mib": "1000",
+        "worker_gpu_peak_mib": "400",
+    }

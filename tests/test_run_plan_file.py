@@ -7,6 +7,7 @@ import pytest
 from harness.plan import load_matrix
 from harness.run.plan_file import MATRIX_COPY, Round, RunPlan, read_plan, read_round, write_plan, write_round
 from harness.types import Budgets, Expectation, Raises, Spec, Waiver
+from tests.support.baselines import HERE, entry, use
 from tests.support.cells import cell, plan
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -29,6 +30,15 @@ def test_everything_in_a_cell_comes_back(tmp_path: Path) -> None:
     rich = cell(0, expect=expect, shape=(64, 128, 128), dynamic=True)
     rich = type(rich)(rich.id, rich.axes, Spec("mxfp8_block_scaling", (("margin", 1),)), expect, {"seed": "m.yaml:3:5"})
     made = plan(1, matrix=matrix, cells=(rich,), maxfail=3, command=("python", "runner.py"), env={"A": "1"})
+    assert stored(tmp_path, made) == made
+
+
+def test_a_baseline_comes_back(tmp_path: Path) -> None:
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text("schema_version: 1\n")
+    limited = cell(0, expect=Expectation(baseline=Budgets(graphs=2, eager_frames=None)))
+    baseline = use(entry(0), entry(1, graphs=None, environment=HERE), gone=(entry(1).id,), why="--set")
+    made = plan(1, matrix=matrix, cells=(limited,), baseline=baseline)
     assert stored(tmp_path, made) == made
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from harness.run.pytest_roles import _status_of, amend, cell_name, is_users_interrupt
+from harness.run import run_dir
+from harness.run.leases import LeaseBook
+from harness.run.plan_file import Round
+from harness.run.pytest_roles import Workers, _status_of, amend, cell_name, is_users_interrupt
 from harness.run.reconcile import Reconciled
 from harness.types import Verdict
-from tests.support.cells import cell, result
+from tests.support.cells import cell, plan, result
+from tests.support.fake_gpus import gpu
+
+pytest_plugins = ["pytester"]
 
 
 def crash_report() -> pytest.TestReport:
@@ -68,3 +75,19 @@ def test_only_the_user_interrupts() -> None:
 def test_cell_of_a_node_id() -> None:
     assert cell_name("configs/ci.yaml::toy[a=b]") == "toy[a=b]"
     assert cell_name("ci.yaml") == ""
+
+
+def test_workers_get_a_gpu_each_before_they_are_started_and_it_is_free_once_they_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
+) -> None:
+    monkeypatch.setenv("FP8_HARNESS_LEASE_DIR", str(tmp_path / "leases"))
+    run = run_dir.create("r1", str(tmp_path / "out"))
+    gpus = (gpu(0, 7000), gpu(1, 7000))
+    workers = Workers(tmp_path / "m.yaml", run, plan(2, gpus=gpus), Round(1, ()))
+    specs = [SimpleNamespace(env={}), SimpleNamespace(env={})]
+    workers.pytest_xdist_setupnodes(pytester.parseconfig(), specs)
+    assert [spec.env["CUDA_VISIBLE_DEVICES"] for spec in specs] == ["0", "1"]
+    book = LeaseBook(tmp_path / "leases")
+    assert book.free(gpus) == {0: 0, 1: 0}
+    workers.give_gpus_back()
+    assert book.free(gpus) == {0: 1, 1: 1}

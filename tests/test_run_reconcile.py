@@ -13,6 +13,7 @@ from harness.run.plan_file import RunPlan
 from harness.run.postmortem import Death
 from harness.run.reconcile import Ending, Reconciled, reconcile, repro_command
 from harness.types import Expectation, Verdict, Waiver
+from tests.support.baselines import entry, use
 from tests.support.cells import Book, cell, plan, result
 
 TODAY = datetime.date(2026, 1, 31)
@@ -170,6 +171,11 @@ def test_a_quarantine_covers_crashes_and_an_xfail_does_not() -> None:
     assert (expected.verdict, expected.gates) == (Verdict.CRASH, True)
 
 
+def test_repro_names_the_baseline_that_the_cell_was_held_against() -> None:
+    command = repro_command(plan(1, baseline=use(entry(0))), "a")
+    assert command == "python runner.py --matrix m.yaml --baseline b.json --cell a -n 0"
+
+
 def test_repro_is_a_shell_command() -> None:
     command = repro_command(plan(1, matrix="my matrix.yaml", overrides=("--set=seed=1,2",)), "a[b=c]")
     assert command == "python runner.py --matrix 'my matrix.yaml' --set=seed=1,2 --cell 'a[b=c]' -n 0"
@@ -208,3 +214,37 @@ def test_whatever_a_journal_says(written: list[Any], interrupted: bool, maxfail:
             assert len(mine) == 2 * len(ends), "every start has its end"
             assert ends in ([Verdict.PASS], [Verdict.INFRA, Verdict.PASS])
             assert len(found.attempts) == len(ends)
+
+
+def _leased(book: Book, alone: bool = False, used: int | None = None, **process: object) -> Book:
+    told = {"index": 1, "token": "3", "uuid": "", "name": ""}
+    book.add("lease", gpu=told, alone=alone, in_use_mib=used, **process)  # type: ignore[arg-type]
+    return book.add("host", host={"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-7"}]}, **process)  # type: ignore[arg-type]
+
+
+def test_a_result_says_where_it_came_from_also_when_its_process_could_not() -> None:
+    book = _leased(Book()).ran(cell(0)).start(cell(1))
+    for found in settled(plan(2), book, deaths={Process(1, "gw0", 10): CRASH}).results:
+        gpu = {"index": 1, "name": "NVIDIA H200", "uuid": "GPU-7", "alone": False}
+        assert (found.worker, found.gpu) == ("gw0", gpu)
+        assert found.attempts[0].gpu == "GPU 1 (NVIDIA H200)"
+
+
+def test_a_torch_that_sees_no_gpu_used_none() -> None:
+    book = Book().add("lease", gpu={"index": 0, "token": "0", "uuid": "u", "name": "n"}, alone=False)
+    found = settled(plan(1), book.add("host", host={"gpus": []}).ran(cell(0))).results[0]
+    assert (found.worker, found.gpu, found.attempts[0].gpu) == ("gw0", {}, "")
+
+
+def test_a_retry_that_could_not_be_alone_does_not_say_so() -> None:
+    for alone, note, got in (
+        (True, "retried alone in a fresh process after oom", "pass alone"),
+        (False, "retried in a fresh process beside other runs after oom", "pass later"),
+    ):
+        book = _leased(Book()).ran(cell(0), Verdict.OOM)
+        _leased(book, alone, 4, worker="main", pid=12).ran(cell(0), attempt=2, worker="main", pid=12)
+        found = settled(plan(1), book).results[0]
+        assert (found.verdict, found.gpu["alone"], found.worker) == (Verdict.FLAKY, alone, "main")
+        assert found.notes[-1].startswith(note)
+        assert found.findings[-1].got.endswith(got)
+        assert "4 MiB in use before" in found.attempts[1].gpu

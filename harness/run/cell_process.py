@@ -17,10 +17,12 @@ from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.observe.types import ErrorSeen
 from harness.registry import LoadError
 from harness.run.journal import JournalWriter, Process
+from harness.run.leases import Lease
 from harness.run.plan_file import Round, RunPlan
 from harness.run.postmortem import EXIT_JOURNAL, cell_header
 from harness.run.run_dir import RunDir
 from harness.run.watchdog import Watchdog
+from harness.run.worker_gpu import check_visible, in_use_mib
 from harness.signature import signature_of
 from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
@@ -42,11 +44,27 @@ class Unusable(Exception):
 class CellProcess:
     """Runs cells one after the other and writes down each start and each end before it goes on."""
 
-    def __init__(self, run: RunDir, plan: RunPlan, entry: Round, worker: str, *, execute: Execute) -> None:
-        """Raises OSError when the run's directory can't be written."""
+    def __init__(
+        self,
+        run: RunDir,
+        plan: RunPlan,
+        entry: Round,
+        worker: str,
+        *,
+        execute: Execute,
+        peak_gpu_mib: Callable[[], int] = lambda: 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """``lease``: this process's GPU; None on a machine without one.
+
+        Raises:
+            OSError: the run's directory can't be written.
+        """
         self._plan = plan
         self._entry = entry
         self._execute = execute
+        self._peak_gpu_mib = peak_gpu_mib
+        self._lease = lease
         self._journal = JournalWriter(run.journal, worker, entry.number)
         process = Process(entry.number, worker, os.getpid())
         self._watchdog = Watchdog(run.stack_file(process))
@@ -65,16 +83,28 @@ class CellProcess:
 
         Raises:
             Unusable: a module that the plan names can't be imported; recorded for whoever started this process.
+            GpuError: torch sees more than the leased GPU.
         """
         self._watchdog.arm(PREPARE_SECONDS)
+        self._write_lease()
         with _output_to(self._log):
             try:
                 preload()
-                self._write("host", host=describe())
+                host = describe()
+                if self._lease is not None:
+                    check_visible(self._lease, len(host.get("gpus", ())))
+                self._write("host", host=host)
             except (LoadError, ImportError) as error:
                 self._unusable(error)
             finally:
                 self._watchdog.disarm()
+
+    def _write_lease(self) -> None:
+        """What was in use on a GPU is asked only where it matters: a cell that must be alone there."""
+        lease = self._lease
+        if lease is not None:
+            used = in_use_mib(lease.gpu) if lease.is_alone else None
+            self._write("lease", gpu=lease.gpu, alone=lease.is_alone, in_use_mib=used)
 
     def run(self, cell: Cell) -> CellResult:
         """One cell, recorded.
@@ -87,7 +117,8 @@ class CellProcess:
             with _output_to(self._log, cell_header(cell.id)):
                 self._write("start", id=cell.id, attempt=self._entry.attempt)
                 result = self._result_of(cell)
-                self._write("end", result=result, attempt=self._entry.attempt, rss_mib=peak_rss_mib())
+                peaks = {"rss_mib": peak_rss_mib(), "gpu_mib": self._peak_gpu_mib()}
+                self._write("end", result=result, attempt=self._entry.attempt, **peaks)
         finally:
             self._watchdog.disarm()
         self._settle()

@@ -14,19 +14,23 @@ import torch
 
 from cases import CASES
 from harness.judge.check import Judging
+from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.verdict import Judged, judge_cell
+from harness.judge.waivers import apply_waivers
 from harness.observe.census import compile_switches
+from harness.observe.errors import describe_error
 from harness.observe.session import observe_cell
-from harness.observe.types import Observations
+from harness.observe.types import ErrorSeen, Observations
 from harness.program import Case, CaseContext, Program
 from harness.providers.load import loaded_provider
 from harness.providers.protocol import LoadedProvider, ProgramProvider, ProviderUnavailable
 from harness.registry import LoadError, load
+from harness.run.device import free_cached, lost_context
 from harness.run.host import cuda_version, device_for, resolve_arch, versions
 from harness.run.resolve import resolve
 from harness.serialize import to_jsonable
 from harness.signature import signature_of
-from harness.types import Cell, CellResult, Evidence, Finding, Verdict, axes_dict
+from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
 # Findings that a group of reds shares are told once; a result keeps this many.
 MAX_FINDINGS = 20
@@ -42,14 +46,16 @@ def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
         LoadError: the case's or provider's module can't be imported (a usage error of the whole run).
     """
     started = time.perf_counter()
+    arch = resolve_arch(cell.axes.arch)  # a lost CUDA context can't be asked any more
     try:
         result = _execute(cell)
     except LoadError:
         raise
     except ProviderUnavailable as error:
-        result = _skipped(cell, error.reason)
+        result = _skipped(cell, arch, error.reason)
     except Exception as error:  # whatever it is, this cell must have a result
-        result = _harness_error(cell, error)
+        result = _escaped(cell, arch, error)
+    result = _left_behind(result)
     timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
     if timeout is not None:
         timing["timeout_s"] = timeout
@@ -57,7 +63,7 @@ def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
 
 
 def _execute(cell: Cell) -> CellResult:
-    case: Case = load(CASES[cell.axes.case])
+    case: Case = load(CASES[cell.axes.case].path)
     switches = compile_switches()
     if switches:
         raise RuntimeError("compilation is switched off, nothing could be judged: " + "; ".join(switches))
@@ -73,6 +79,9 @@ def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
     absent = [belief.reason for belief in resolved.support.values() if not belief.offered]
     if absent:
         raise ProviderUnavailable(absent[0])
+    reason = case.unavailable(loaded.provider, cell.axes, arch)
+    if reason:
+        raise ProviderUnavailable(reason)
     device = device_for(arch)
 
     def build(provider: ProgramProvider) -> Program:
@@ -140,23 +149,68 @@ def _fp8(obs: Observations) -> Mapping[str, Any]:
     }
 
 
-def _skipped(cell: Cell, reason: str) -> CellResult:
+def _skipped(cell: Cell, arch: str, reason: str) -> CellResult:
     """The library isn't usable here, or hasn't got this cell's recipe: nothing to run and nobody's fault."""
-    return _unobserved(cell, Verdict.SKIP, reason)
+    return _unobserved(cell, arch, Verdict.SKIP, reason)
 
 
-def _harness_error(cell: Cell, error: Exception) -> CellResult:
-    """An exception that no observer caught: a defect of the harness or of a case file, shown with its stack."""
-    finding = Finding("harness.error", "no exception in the harness", f"{type(error).__name__}: {error}")
-    result = _unobserved(cell, Verdict.ERROR, str(finding), (finding,))
+def _escaped(cell: Cell, arch: str, error: Exception) -> CellResult:
+    """An exception that no observer caught: a defect of the harness or of a case file, shown with its stack.
+
+    Unless memory or the GPU is gone: then whatever looks at the GPU next fails, the harness too, and it is the cell's.
+    """
+    seen = describe_error(error, "run")
+    poisoned, special = poisons_worker(seen), verdict_of_error(seen)
+    if not poisoned and special is None:
+        finding = Finding("harness.error", "no exception in the harness", f"{type(error).__name__}: {error}")
+        return _with_stack(_unobserved(cell, arch, Verdict.ERROR, str(finding), (finding,)), error)
+    finding = _device_finding(special, seen.chain[-1][1] or seen.type, seen.site)
+    failed = {finding.check}
+    waived = apply_waivers(
+        special or Verdict.FAIL, cell.expect.waivers, arch, versions(), datetime.date.today(), failed
+    )
+    result = _unobserved(cell, arch, waived.verdict, str(finding), (*waived.findings, finding))
+    notes = (*waived.notes, *((RETIRE_WORKER,) if poisoned else ()))
+    return _with_stack(dataclasses.replace(result, notes=notes, gates=waived.gates), error)
+
+
+def _device_finding(verdict: Verdict | None, got: str, site: str = "") -> Finding:
+    check = f"run.{verdict.value}" if verdict is not None else "run.device"
+    return Finding(check, "memory and a GPU that work after the cell", got, site=site)
+
+
+def _with_stack(result: CellResult, error: Exception) -> CellResult:
     return dataclasses.replace(result, detail="".join(traceback.format_exception(error)))
 
 
-def _unobserved(cell: Cell, verdict: Verdict, reason: str, findings: tuple[Finding, ...] = ()) -> CellResult:
+def _left_behind(result: CellResult) -> CellResult:
+    """``result`` with what the cell did to this process's GPU: the next cell must neither meet it nor be blamed."""
+    lost = lost_context()
+    if not lost:
+        if result.verdict is Verdict.OOM:
+            free_cached()
+        return result
+    notes = tuple(dict.fromkeys((*result.notes, RETIRE_WORKER)))
+    if result.verdict.is_red or result.verdict is Verdict.XFAIL:
+        return dataclasses.replace(result, notes=notes)
+    seen = ErrorSeen("run", "RuntimeError", lost, ())
+    special = verdict_of_error(seen)
+    verdict, finding = special or Verdict.FAIL, _device_finding(special, lost)
+    return dataclasses.replace(
+        result,
+        verdict=verdict,
+        reason=str(finding),
+        signature=signature_of(verdict, (finding,), str(finding)),
+        findings=(finding, *result.findings),
+        notes=notes,
+    )
+
+
+def _unobserved(cell: Cell, arch: str, verdict: Verdict, reason: str, findings: tuple[Finding, ...] = ()) -> CellResult:
     return CellResult(
         id=cell.id,
         axes=axes_dict(cell.axes),
-        arch=resolve_arch(cell.axes.arch),
+        arch=arch,
         provider=cell.axes.provider.label,
         case=cell.axes.case,
         verdict=verdict,

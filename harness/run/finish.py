@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.report import RunInfo, exit_code, require_findings, write_reports
+from harness.report.baseline import BaselineReport, judge_baseline
 from harness.run.journal import Journal, read_journal
 from harness.run.plan_file import RunPlan
-from harness.run.reconcile import Reconciled
+from harness.run.reconcile import Reconciled, gpus_of
 from harness.run.run_dir import RunDir, publish, shown
-from harness.types import Evidence
+from harness.types import Evidence, Verdict
 
 INTERNAL_ERROR = 3
 
@@ -61,7 +62,8 @@ def describe_run(
 ) -> RunInfo:
     """Everything that run.json says, exit code included."""
     ended = datetime.datetime.now().astimezone()
-    code, reason = decide(plan, state, interrupted=interrupted, stuck=stuck)
+    baseline = judged_baseline(plan, state)
+    code, reason = decide(plan, state, interrupted=interrupted, stuck=stuck, baseline=baseline)
     host = _host(journal)
     commit, dirty = git_state(Path.cwd())
     notes = [*plan.notes, *state.faults, *map(str, journal.broken)]
@@ -83,7 +85,7 @@ def describe_run(
         selected=len(plan.cells),
         workers=plan.workers,
         versions={name: str(version) for name, version in host.get("versions", {}).items()},
-        host={name: _text(value) for name, value in {**host, **_peak(journal)}.items() if name != "versions"},
+        host={name: _text(value) for name, value in _machine(plan, host, journal).items() if name != "versions"},
         env=plan.env,
         git_commit=commit,
         git_dirty=dirty,
@@ -91,14 +93,33 @@ def describe_run(
         exit_reason=reason,
         rounds=rounds,
         notes=tuple(notes),
+        baseline=baseline,
     )
 
 
-def decide(plan: RunPlan, state: Reconciled, *, interrupted: bool, stuck: bool) -> tuple[int, str]:
+def judged_baseline(plan: RunPlan, state: Reconciled) -> BaselineReport | None:
+    """What the plan's baseline says of the run; None without one."""
+    if plan.baseline is None:
+        return None
+    return judge_baseline(plan.baseline, state.results, complete=is_complete(plan))
+
+
+def is_complete(plan: RunPlan) -> bool:
+    """True when every planned cell was selected."""
+    return len(plan.cells) == plan.planned
+
+
+def decide(
+    plan: RunPlan, state: Reconciled, *, interrupted: bool, stuck: bool, baseline: BaselineReport | None = None
+) -> tuple[int, str]:
     """Exit code and its meaning in words."""
     unmet = require_findings(plan.require, state.results)
     code, reason = exit_code(
-        state.results, unmet, interrupted=interrupted, internal=bool(state.faults) or (stuck and not interrupted)
+        state.results,
+        unmet,
+        interrupted=interrupted,
+        internal=bool(state.faults) or (stuck and not interrupted),
+        baseline=baseline,
     )
     if code == INTERNAL_ERROR:
         reason = f"{reason}: {state.faults[0] if state.faults else 'cells are left that no process could start'}"
@@ -146,10 +167,31 @@ def _host(journal: Journal) -> Mapping[str, Any]:
     return host
 
 
-def _peak(journal: Journal) -> Mapping[str, Any]:
-    """The most memory that one process held while it ran cells."""
-    peak = max((int(record.data.get("rss_mib", 0)) for record in journal.of_type("end")), default=0)
-    return {"worker_peak_mib": peak} if peak else {}
+def _machine(plan: RunPlan, host: Mapping[str, Any], journal: Journal) -> Mapping[str, Any]:
+    """``host`` as the run saw it: every GPU that it could lease, where one process saw one; who ran where; peaks.
+
+    ``worker_peak_mib``: the most memory that one process held while it ran cells. ``worker_gpu_peak_mib``: the most
+    that torch's allocator held on a GPU, cells that ran out of memory left out; the CUDA context comes on top.
+    """
+    ends = list(journal.of_type("end"))
+    rss = max((int(record.data.get("rss_mib", 0)) for record in ends), default=0)
+    within = [record for record in ends if record.result.verdict is not Verdict.OOM]
+    reserved = max((int(record.data.get("gpu_mib", 0)) for record in within), default=0)
+    facts: dict[str, Any] = {**host}
+    if host.get("gpus") and plan.gpus:
+        facts["gpus"] = [
+            {"index": gpu.index, "name": gpu.name, "memory_mib": gpu.total_mib, "uuid": gpu.uuid} for gpu in plan.gpus
+        ]
+        facts["gpu_workers"] = _workers_by_gpu(journal)
+    return facts | {name: peak for name, peak in (("worker_peak_mib", rss), ("worker_gpu_peak_mib", reserved)) if peak}
+
+
+def _workers_by_gpu(journal: Journal) -> list[str]:
+    """``GPU 0: gw0 gw2``, replaced workers included."""
+    workers: dict[int, dict[str, None]] = {}
+    for process, gpu in gpus_of(journal).items():
+        workers.setdefault(gpu["index"], {})[process.worker] = None
+    return [f"GPU {index}: {' '.join(names)}" for index, names in sorted(workers.items())]
 
 
 def _text(value: Any) -> str:

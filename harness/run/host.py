@@ -68,7 +68,14 @@ def describe() -> Mapping[str, Any]:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             props = torch.cuda.get_device_properties(index)
-            gpus.append({"name": props.name, "memory_mib": props.total_memory >> 20, "capability": host_arch()})
+            gpus.append(
+                {
+                    "name": props.name,
+                    "memory_mib": props.total_memory >> 20,
+                    "capability": host_arch(),
+                    "uuid": f"GPU-{props.uuid}",
+                }
+            )
     return {
         "versions": versions(),
         "arch": host_arch(),

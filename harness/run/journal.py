@@ -6,10 +6,13 @@ finished line stays; the line being written may be cut, which the reader reports
 ========  =====================================================================================
 type      what it says, beyond worker, pid, round and time
 ========  =====================================================================================
+lease     ``gpu``: the only GPU that this process can see; ``alone``: nobody else has leased it;
+          ``in_use_mib``: what was in use there before, where that was asked
+waiting   ``message``: the process waits for a GPU
 host      ``host``: versions and hardware, once a process, before its first cell
 start     ``id``, ``attempt``: this process is now running this cell
 end       ``result``, ``attempt``: the cell's result (harness.types.CellResult); ``rss_mib``: the
-          most memory that the process held so far
+          most memory that the process held so far; ``gpu_mib``: the same of torch's allocator on its GPU
 selected  ``ids``: what pytest kept after -k, --deselect, --lf...
 dropped   ``ids``: what vanished from pytest's collection although no option of pytest's asked for it
 exit      ``status``: how the worker process ``of`` ended, as its parent saw it (negative: signal)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.baseline import BaselineUse
+from harness.run.gpus import Gpu
 from harness.serialize import to_jsonable
 from harness.types import Cell
 
@@ -29,7 +31,9 @@ class RunPlan:
 
     ``timeout``: seconds a cell may take; ``isolate``: a process for every cell; ``maxfail``: stop after that many reds
     (0: never); ``overrides``: ``--set`` as given, for repro commands; ``workers``: processes, 0 for pytest's own;
-    ``env``: the environment variables that matter; ``started``: ISO 8601 with an offset.
+    ``env``: the environment variables that matter; ``started``: ISO 8601 with an offset; ``baseline``: what the run is
+    held against, whole: an edit of the file while it runs changes nothing; ``gpus``: those that its processes may
+    lease.
     """
 
     run_id: str
@@ -47,6 +51,8 @@ class RunPlan:
     env: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
     notes: tuple[str, ...] = ()
+    baseline: BaselineUse | None = None
+    gpus: tuple[Gpu, ...] = ()
 
     @property
     def by_id(self) -> Mapping[str, Cell]:

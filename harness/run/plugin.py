@@ -6,6 +6,7 @@ with ``schema_version`` is named.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -39,6 +40,13 @@ def describe_host() -> Mapping[str, Any]:
     return describe()
 
 
+def peak_gpu_mib() -> int:
+    """The most memory that torch's allocator held on this process's GPU, in MiB; the context is not in it."""
+    from harness.run.device import peak_mib
+
+    return peak_mib()
+
+
 def load_cases(names: Iterable[str]) -> None:
     """Import the case files of a plan before any cell runs, so that a broken one stops the run at once.
 
@@ -49,7 +57,7 @@ def load_cases(names: Iterable[str]) -> None:
     from harness.registry import load
 
     for name in names:
-        load(CASES[name])
+        load(CASES[name].path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,6 +87,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from harness.run.pytest_roles import activate
 
         activate(config, matrix)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """``-n auto`` beside a matrix counts GPU memory, as runner.py does; without a GPU it stays xdist's."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or named_matrix(config.args) is None:
+        return None
+    from harness.run.worker_count import place_workers, usable_cores
+
+    placing = place_workers(None, usable_cores(), os.environ)
+    return placing.workers if placing.gpus else None
 
 
 def named_matrix(arguments: Iterable[str]) -> Path | None:

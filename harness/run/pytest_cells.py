@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ import pytest
 from harness.run import plugin
 from harness.run.cell_process import IN_PROCESS, CellProcess, Unusable
 from harness.run.journal import JournalWriter
+from harness.run.leases import Lease, lease_alone, lease_workers
 from harness.run.plan_file import Round, RunPlan
-from harness.run.run_dir import RunDir
+from harness.run.run_dir import RunDir, discard
+from harness.run.worker_gpu import GpuError, OwnGpu
 from harness.types import Cell, CellResult, Verdict
 
 # Options of pytest's that take collected items away, by their names in its configuration.
@@ -85,21 +87,56 @@ def describe(result: CellResult) -> str:
 class Cells:
     """Collects the matrix and runs its cells in this process.
 
-    ``run`` is None when nothing will be run (--collect-only).
+    ``run`` is None when nothing will be run (--collect-only). ``lease`` is a worker's GPU; a pytest that runs cells
+    itself leases one when its session starts.
     """
 
     def __init__(
-        self, matrix: Path, plan: RunPlan, entry: Round, run: RunDir | None, *, worker: str = IN_PROCESS
+        self,
+        matrix: Path,
+        plan: RunPlan,
+        entry: Round,
+        run: RunDir | None,
+        *,
+        worker: str = IN_PROCESS,
+        lease: Lease | None = None,
     ) -> None:
         self._matrix = matrix.resolve()
         self._plan = plan
         self._entry = entry
         self._run = run
         self._worker = worker
+        self._lease = lease
+        self._own_gpu: OwnGpu | None = None
         self._process: CellProcess | None = None
         self.selected: tuple[str, ...] | None = None  # what pytest kept, once it has collected
         self._collected: set[str] = set()
         self._deselected: set[str] = set()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Before test files are collected, which may import torch."""
+        if self._worker != IN_PROCESS or self._run is None or not self._plan.gpus:
+            return
+        say = sayer(self._run, self._entry, self._worker, session.config)
+        if self._entry.attempt > 1:
+            lease = lease_alone(os.environ, self._plan.gpus, self._plan.run_id, say)
+        else:
+            (lease,) = lease_workers(os.environ, self._plan.gpus, 1, self._plan.run_id, say)
+        try:
+            self._own_gpu = OwnGpu(lease, self._plan.gpus)
+        except GpuError as error:
+            if session.config.getoption("harness_round") is not None:
+                raise  # nothing of the user's is loaded there: a defect of the harness
+            discard(self._run)
+            raise pytest.UsageError(str(error)) from error
+        self._lease = lease
+
+    def give_gpus_back(self) -> None:
+        """No cell will run in this process any more; one that must be alone may run elsewhere."""
+        if self._own_gpu is not None:
+            self._own_gpu.give_back()
+            self._own_gpu = None
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> MatrixFile | None:
         if file_path.resolve() != self._matrix:
@@ -153,7 +190,15 @@ class Cells:
     def _prepared(self) -> CellProcess:
         if self._run is None:
             raise RuntimeError("cells were only to be collected")
-        self._process = CellProcess(self._run, self._plan, self._entry, self._worker, execute=plugin.execute_cell)
+        self._process = CellProcess(
+            self._run,
+            self._plan,
+            self._entry,
+            self._worker,
+            execute=plugin.execute_cell,
+            peak_gpu_mib=plugin.peak_gpu_mib,
+            lease=self._lease,
+        )
         cases = dict.fromkeys(cell.axes.case for cell in self._plan.cells)
         self._process.prepare(plugin.describe_host, lambda: plugin.load_cases(cases))
         return self._process
@@ -178,3 +223,18 @@ class Cells:
     def pytest_unconfigure(self) -> None:
         if self._process is not None:
             self._process.close()
+        self.give_gpus_back()
+
+
+def sayer(run: RunDir, entry: Round, worker: str, config: pytest.Config) -> Callable[[str], None]:
+    """Tells whoever watches the journal, and whoever sees this pytest's terminal, why nothing happens."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+
+    def say(message: str) -> None:
+        journal = JournalWriter(run.journal, worker, entry.number)
+        journal.write("waiting", message=message)
+        journal.close()
+        if reporter is not None:
+            reporter.write_line(f"fp8 harness: {message}")
+
+    return say

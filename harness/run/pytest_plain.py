@@ -20,6 +20,7 @@ from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import child_defaults, now, of_run, refusals
 from harness.run.finish import Finished, finish, judged_require
+from harness.run.gpus import visible_gpus
 from harness.run.journal import dropped_ids, read_journal
 from harness.run.order import expensive_first
 from harness.run.plan_file import Round, RunPlan, write_plan, write_round
@@ -28,6 +29,7 @@ from harness.run.pytest_roles import Workers, allow_restarts, cell_name, is_dist
 from harness.run.rounds import Interrupts, RoundEnd
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Observer, Supervisor
+from harness.run.worker_count import too_many
 from harness.types import CellResult
 
 COMPLETE_MODES = ("load", "worksteal")
@@ -48,7 +50,8 @@ def activate_plain(config: pytest.Config, matrix: Path) -> None:
         return
     distribute(config)
     workers = worker_count(config.getoption("tx")) if is_distributed(config) else 0
-    plan = dataclasses.replace(plan, workers=workers)
+    gpus = visible_gpus(os.environ)
+    plan = dataclasses.replace(plan, workers=workers, gpus=gpus, notes=(*plan.notes, *too_many(workers, gpus)))
     os.environ.update(child_defaults(os.environ))
     try:
         run = run_dir.create(plan.run_id, config.getoption("harness_report_dir"))
@@ -60,13 +63,11 @@ def activate_plain(config: pytest.Config, matrix: Path) -> None:
     except OSError as error:
         run_dir.discard(run)
         raise pytest.UsageError(why_unwritable(run.work.parent, error)) from error
-    cells = None if workers else Cells(matrix, plan, entry, run)
-    if cells is None:
+    runs = Workers(matrix, run, plan, entry) if workers else Cells(matrix, plan, entry, run)
+    if workers:
         allow_restarts(config, len(plan.cells))
-        config.pluginmanager.register(Workers(matrix, run, plan, entry))
-    else:
-        config.pluginmanager.register(cells)
-    config.pluginmanager.register(PlainRun(run, plan, entry, cells))
+    config.pluginmanager.register(runs)
+    config.pluginmanager.register(PlainRun(run, plan, entry, runs))
 
 
 def refuse_impossible(config: pytest.Config) -> None:
@@ -128,11 +129,11 @@ def make_plan(config: pytest.Config, path: Path) -> RunPlan:
 class PlainRun:
     """Reconciles, runs what was not reached, reports, and sets the exit code."""
 
-    def __init__(self, run: RunDir, plan: RunPlan, entry: Round, cells: Cells | None) -> None:
+    def __init__(self, run: RunDir, plan: RunPlan, entry: Round, runs: Cells | Workers) -> None:
         self._run = run
         self._plan = plan
         self._entry = entry
-        self._cells = cells
+        self._runs = runs
         self._interrupted = False
         self._foreign_failures = 0
         self._finished: Finished | None = None
@@ -143,7 +144,9 @@ class PlainRun:
 
     def pytest_report_header(self) -> str:
         where = f"{self._plan.workers} worker(s)" if self._plan.workers else "this process: a crash ends the run"
-        return f"fp8 harness: {len(self._plan.cells)} cells of {self._plan.matrix} in {where}"
+        gpus = f"; GPUs: {len(self._plan.gpus)}, one a worker" if self._plan.gpus else ""
+        notes = "".join(f"\nfp8 harness: warning: {note}" for note in self._plan.notes)
+        return f"fp8 harness: {len(self._plan.cells)} cells of {self._plan.matrix} in {where}{gpus}{notes}"
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         reporter = session.config.pluginmanager.getplugin("terminalreporter")
@@ -164,6 +167,7 @@ class PlainRun:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         status = int(exitstatus)
         resume = self._may_resume(status)
+        self._runs.give_gpus_back()  # what follows runs in processes of its own
         try:
             with Interrupts() as interrupts:
                 code = self._conclude(self._supervisor(status, interrupts), resume=resume)
@@ -177,7 +181,7 @@ class PlainRun:
         require, notes = judged_require(plan.require, self._picked_by, len(plan.cells), plan.planned)
         return Supervisor(
             self._run,
-            dataclasses.replace(plan, require=require, notes=tuple(notes)),
+            dataclasses.replace(plan, require=require, notes=(*plan.notes, *notes)),
             self._entry.ids,
             plan.workers,
             observer=Observer(note=lambda text: self._say(f"fp8 harness: {text}")),
@@ -188,7 +192,7 @@ class PlainRun:
     def _selected(self) -> RunPlan:
         """The plan without what -k, --deselect or --lf took away; what something else took away stays, as not run."""
         journal = read_journal(self._run.journal)
-        kept = self._cells.selected if self._cells is not None else None
+        kept = self._runs.selected if isinstance(self._runs, Cells) else None
         if kept is None:
             record = next(journal.of_type("selected"), None)
             kept = tuple(record.data["ids"]) if record is not None else None

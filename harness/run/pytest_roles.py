@@ -16,6 +16,7 @@ import dataclasses
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ import pytest
 
 from harness.run import run_dir
 from harness.run.journal import JournalWriter
+from harness.run.leases import Lease, lease_workers
 from harness.run.plan_file import Round, RunPlan, read_plan, read_round
 from harness.run.plugin import MATRIX_KEY, ROUND_KEY
-from harness.run.pytest_cells import Cells
+from harness.run.pytest_cells import Cells, sayer
 from harness.run.reconcile import Reconciled
 from harness.run.run_dir import RunDir
+from harness.run.worker_gpu import hand_out, handed
 from harness.types import Verdict
 
 CONTROLLER = "controller"
@@ -49,7 +52,8 @@ def activate(config: pytest.Config, matrix: Path) -> None:
     entry, run = read_round(Path(given)), run_dir.of_round_file(Path(given))
     plan = read_plan(run.plan)
     if workerinput is not None:
-        config.pluginmanager.register(Cells(matrix, plan, entry, run, worker=workerinput["workerid"]))
+        cells = Cells(matrix, plan, entry, run, worker=workerinput["workerid"], lease=handed(os.environ))
+        config.pluginmanager.register(cells)
         return
     leave_with_parent()
     if is_distributed(config):
@@ -97,7 +101,7 @@ def leave_with_parent() -> None:
 
 
 class Workers:
-    """In the pytest that commands xdist workers: hand them their round, and write down how they die."""
+    """In the pytest that commands xdist workers: hand them their round and a GPU each, and write down how they die."""
 
     def __init__(self, matrix: Path, run: RunDir, plan: RunPlan, entry: Round) -> None:
         self._matrix = matrix
@@ -107,6 +111,19 @@ class Workers:
         self._entry = entry
         self._journal = JournalWriter(run.journal, CONTROLLER, entry.number)
         self._selected = False
+        self._leases: list[Lease] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
+        if self._plan.gpus:
+            say = sayer(self._run, self._entry, CONTROLLER, config)
+            self._leases = lease_workers(os.environ, self._plan.gpus, len(specs), self._plan.run_id, say)
+            hand_out(specs, self._leases)
+
+    def give_gpus_back(self) -> None:
+        """The workers are gone; their leases may go to whoever runs what is left."""
+        for lease in self._leases:
+            lease.release()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

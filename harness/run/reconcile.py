@@ -29,6 +29,7 @@ import datetime
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.judge.waivers import apply_waivers
 from harness.run.journal import Journal, Process, Record, dropped_ids
@@ -39,6 +40,7 @@ from harness.types import Attempt, Cell, CellResult, Evidence, Finding, Verdict,
 
 DROPPED = "not run: dropped by something else than an option of pytest (a conftest, a plugin)"
 RETRIED = (Verdict.INFRA, Verdict.OOM)
+GPU_FIELDS = ("index", "name", "uuid", "alone")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Outcome:
     attempt: int
     at: float
     result: CellResult
-    worker: str
+    process: Process
     seconds: float = 0.0
     was_started: bool = True
 
@@ -95,6 +97,7 @@ class _Machine:
     arch: str
     versions: Mapping[str, str]
     today: datetime.date
+    gpus: Mapping[Process, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # of each process, its only one
 
 
 def reconcile(plan: RunPlan, journal: Journal, ending: Ending, *, today: datetime.date) -> Reconciled:
@@ -121,15 +124,46 @@ def reconcile(plan: RunPlan, journal: Journal, ending: Ending, *, today: datetim
 
 def repro_command(plan: RunPlan, cell_id: str) -> str:
     """The command that runs one cell again, in the process that a debugger sees."""
-    words = ["python", "runner.py", "--matrix", plan.matrix, *plan.overrides, "--cell", cell_id, "-n", "0"]
+    words = ["python", "runner.py", "--matrix", plan.matrix, *plan.overrides]
+    words += ["--baseline", plan.baseline.file] if plan.baseline else []
+    words += ["--cell", cell_id, "-n", "0"]
     return " ".join(shlex.quote(word) for word in words)
 
 
 def _machine(journal: Journal, today: datetime.date) -> _Machine:
+    gpus = gpus_of(journal)
     for record in journal.of_type("host"):
         host = record.data.get("host", {})
-        return _Machine(str(host.get("arch", "host")), host.get("versions", {}), today)
-    return _Machine("host", {}, today)
+        return _Machine(str(host.get("arch", "host")), host.get("versions", {}), today, gpus)
+    return _Machine("host", {}, today, gpus)
+
+
+def gpus_of(journal: Journal) -> Mapping[Process, Mapping[str, Any]]:
+    """The one GPU of each process that leased one: index, name, uuid, alone, in_use_mib. What torch says of it counts
+    where the driver did not say, and a process in which torch sees no GPU used none."""
+    hosts = {record.process: record.data.get("host", {}) for record in journal.of_type("host")}
+    found: dict[Process, Mapping[str, Any]] = {}
+    for record in journal.of_type("lease"):
+        gpu = record.data["gpu"]
+        seen = hosts.get(record.process, {}).get("gpus", [{}])
+        if seen:
+            found[record.process] = {
+                "index": gpu["index"],
+                "name": gpu["name"] or seen[0].get("name", ""),
+                "uuid": gpu["uuid"] or seen[0].get("uuid", ""),
+                "alone": record.data["alone"],
+                "in_use_mib": record.data.get("in_use_mib"),
+            }
+    return found
+
+
+def gpu_text(gpu: Mapping[str, Any]) -> str:
+    """``GPU 0 (NVIDIA H200), alone, 4 MiB in use before``; empty without a GPU."""
+    if not gpu:
+        return ""
+    name = f" ({gpu['name']})" if gpu["name"] else ""
+    used = "" if gpu.get("in_use_mib") is None else f", {gpu['in_use_mib']} MiB in use before"
+    return f"GPU {gpu['index']}{name}{', alone' if gpu['alone'] else ''}{used}"
 
 
 def _outcomes(
@@ -153,7 +187,7 @@ def _outcomes(
         else:
             began = before.time if before is not None and is_its_end else record.time
             seconds = round(record.time - began, 3)
-            outcome = Outcome(record.attempt, began, record.result, record.worker, seconds, is_its_end)
+            outcome = Outcome(record.attempt, began, record.result, record.process, seconds, is_its_end)
             outcomes[record.cell_id].append(outcome)
     for record in opened.values():
         cell = cells[record.cell_id]
@@ -169,7 +203,7 @@ def _without_result(start: Record, cell: Cell, machine: _Machine) -> Outcome:
     """The process went on to another cell and said nothing of this one."""
     reason = "its process went on to the next cell without recording a result"
     result = _made(cell, Verdict.ERROR, Finding("run.recorded", "a result", reason), machine)
-    return Outcome(start.attempt, start.time, result, start.worker)
+    return Outcome(start.attempt, start.time, result, start.process)
 
 
 def _died(start: Record, cell: Cell, journal: Journal, ending: Ending, machine: _Machine) -> Outcome:
@@ -186,7 +220,7 @@ def _died(start: Record, cell: Cell, journal: Journal, ending: Ending, machine: 
     else:
         finding = Finding(death.check, "the cell ends with a result", death.reason, site=death.site)
         result = _made(cell, death.verdict, finding, machine, detail=death.stack)
-    return Outcome(start.attempt, start.time, result, start.worker)
+    return Outcome(start.attempt, start.time, result, start.process)
 
 
 def _not_run(cell: Cell, ending: Ending) -> CellResult:
@@ -208,12 +242,18 @@ def _concluded(cell: Cell, outcomes: Sequence[Outcome], machine: _Machine) -> Ce
     outcomes = sorted(outcomes, key=lambda outcome: (outcome.attempt, outcome.at))
     first, second = ([o for o in outcomes if (o.attempt == 1) is is_first] for is_first in (True, False))
     if len(first) == 1 and first[0].was_started and first[0].result.verdict in RETRIED and second:
-        result = _after_retry(cell, first[0].result, _one_attempt(cell, second, machine), machine)
+        retry = machine.gpus.get(second[-1].process, {})
+        result = _after_retry(cell, first[0].result, _one_attempt(cell, second, machine), retry, machine)
     else:
         # A second attempt after anything else was nobody's decision: then all outcomes count alike.
         result = _one_attempt(cell, outcomes, machine)
-    history = tuple(Attempt(o.result.verdict, o.result.reason, o.worker, o.seconds) for o in outcomes)
-    return dataclasses.replace(result, attempts=history)
+    gpus = [machine.gpus.get(outcome.process, {}) for outcome in outcomes]
+    history = tuple(
+        Attempt(o.result.verdict, o.result.reason, o.process.worker, o.seconds, gpu_text(gpu))
+        for o, gpu in zip(outcomes, gpus, strict=True)
+    )
+    shown = {key: gpus[-1][key] for key in GPU_FIELDS} if gpus[-1] else {}
+    return dataclasses.replace(result, attempts=history, worker=outcomes[-1].process.worker, gpu=shown)
 
 
 def _one_attempt(cell: Cell, outcomes: Sequence[Outcome], machine: _Machine) -> CellResult:
@@ -233,10 +273,15 @@ def _one_attempt(cell: Cell, outcomes: Sequence[Outcome], machine: _Machine) -> 
     return _made(cell, Verdict.ERROR, finding, machine, detail=detail)
 
 
-def _after_retry(cell: Cell, first: CellResult, second: CellResult, machine: _Machine) -> CellResult:
-    note = f"retried alone in a fresh process after {first.verdict.value}: {first.reason}"
+def _after_retry(
+    cell: Cell, first: CellResult, second: CellResult, gpu: Mapping[str, Any], machine: _Machine
+) -> CellResult:
+    # No other cell of this run was running; other runs are kept away from a GPU by an exclusive lease only.
+    beside = bool(gpu) and not gpu["alone"]
+    how = "in a fresh process beside other runs" if beside else "alone in a fresh process"
+    note = f"retried {how} after {first.verdict.value}: {first.reason}" + (f"; on {gpu_text(gpu)}" if gpu else "")
     if first.verdict is Verdict.OOM and not second.verdict.is_red:
-        got = f"out of memory beside other cells, {second.verdict.value} alone"
+        got = f"out of memory beside other cells, {second.verdict.value} {'later' if beside else 'alone'}"
         finding = Finding("run.flaky", "the same verdict alone and beside others", got)
         second = dataclasses.replace(
             _made(cell, Verdict.FLAKY, finding, machine, detail=first.detail), evidence=second.evidence

@@ -49,6 +49,7 @@ class Supervisor:
     _idle: int = 0
     _told: set[str] = field(default_factory=set)
     _running: dict[str, str] = field(default_factory=dict)  # worker -> cell
+    _noted: str = ""
 
     def complete(self) -> Reconciled:
         """Start rounds while there is something to do; returns one result for every planned cell.
@@ -134,6 +135,9 @@ class Supervisor:
             self._running.pop(record.worker, None)
             if record.attempt == 1 and record.result.verdict not in RETRIED:
                 self._tell_one(record.result)
+        elif record.type == "waiting" and record.data.get("message") != self._noted:
+            self._noted = str(record.data.get("message"))
+            self.observer.note(self._noted)
         elif record.type == "exit":
             cell_id = self._running.pop(str(record.data.get("of")), None)
             if cell_id is not None:

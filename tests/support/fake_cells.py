@@ -148,6 +148,7 @@ BEHAVIOURS: Mapping[str, Callable[[Cell], CellResult]] = {
     "infra_once": lambda cell: once(cell, lambda: result(cell, Verdict.INFRA)),
     "bug": lambda cell: raises(KeyError("a bug of the harness")),
     "load_error": lambda cell: raises(LoadError("cases/mine.py:3: importing cases.mine raised NameError: x")),
+    "poison": lambda cell: raises(RuntimeError("CUDA error: device-side assert triggered")),
     "retire": lambda cell: result(cell, Verdict.FAIL, notes=(RETIRE_WORKER,)),
     "cut_short": cut_short,
     "end_twice": end_twice,
@@ -165,6 +166,8 @@ def execute_cell(cell: Cell, *, timeout: float | None) -> CellResult:
     behaviour = faults.get(str(cell.axes.seed))
     if "FAKE_EDIT" in os.environ:
         (Path(os.environ["FAKE_ROOT"]) / "m.yaml").write_text("edited: true")
+    if behaviour is None and "FAKE_SAYS_GPU" in os.environ:
+        return result(cell, notes=(f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')}",))
     return BEHAVIOURS[behaviour](cell) if behaviour else result(cell)
 
 
@@ -181,3 +184,4 @@ def pytest_configure() -> None:
     plugin.execute_cell = execute_cell
     plugin.describe_host = describe_host
     plugin.load_cases = load_cases
+    plugin.peak_gpu_mib = lambda: 0

@@ -1,0 +1,102 @@
+"""What becomes of a cell whose GPU or memory is gone: its own red, never the next cell's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.run import execute
+from harness.types import RETIRE_WORKER, Cell, CellResult, Expectation, Verdict, Waiver
+from tests.support.cells import cell, result
+
+ASSERT = "CUDA error: device-side assert triggered"
+
+
+def executed(
+    monkeypatch: pytest.MonkeyPatch, outcome: CellResult | Exception, lost: str = "", of: Cell | None = None
+) -> CellResult:
+    """execute_cell, with a program that ends in ``outcome`` and a GPU that then says ``lost``."""
+
+    def run(one: Cell) -> CellResult:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(execute, "_execute", run)
+    monkeypatch.setattr(execute, "lost_context", lambda: lost)
+    return execute.execute_cell(of or cell(0))
+
+
+def test_a_green_cell_that_leaves_a_lost_context_is_red_and_its_process_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = executed(monkeypatch, result(cell(0)), ASSERT)
+    assert (found.verdict, found.notes) == (Verdict.FAIL, (RETIRE_WORKER,))
+    assert (found.findings[0].check, found.findings[0].got) == ("run.device", ASSERT)
+    assert found.signature
+
+
+def test_a_green_cell_on_a_gpu_that_works_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = executed(monkeypatch, result(cell(0)))
+    assert (found.verdict, found.notes, found.findings) == (Verdict.PASS, (), ())
+
+
+def test_a_lost_gpu_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = executed(monkeypatch, result(cell(0)), "CUDA error: uncorrectable ECC error encountered")
+    assert (found.verdict, found.findings[0].check) == (Verdict.INFRA, "run.infra")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.XFAIL, Verdict.OOM])
+def test_a_red_that_is_explained_already_keeps_its_cause(monkeypatch: pytest.MonkeyPatch, verdict: Verdict) -> None:
+    before = result(cell(0), verdict, notes=("n", RETIRE_WORKER))
+    found = executed(monkeypatch, before, "CUDA error: an error with a text that nobody has listed")
+    assert (found.verdict, found.findings, found.notes) == (verdict, before.findings, ("n", RETIRE_WORKER))
+    again = executed(monkeypatch, result(cell(0), verdict), "CUDA error: an error with a text that nobody has listed")
+    assert again.notes == (RETIRE_WORKER,)
+
+
+def test_an_observer_that_stumbles_over_a_lost_context_is_not_the_harness_failing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    try:
+        try:
+            raise RuntimeError(ASSERT)
+        except RuntimeError as cause:
+            raise ValueError("the state can't be read") from cause
+    except ValueError as error:
+        found = executed(monkeypatch, error, ASSERT)
+    assert (found.verdict, found.notes) == (Verdict.FAIL, (RETIRE_WORKER,))
+    assert (found.findings[0].check, found.findings[0].got) == ("run.device", ASSERT)
+    assert "the state can't be read" in found.detail
+    assert found.findings[0].site.rpartition(":")[0].endswith("test_run_execute.py")
+
+
+def test_a_waiver_may_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiver = Waiver("xfail", "known", "", "me", "2999-01-01")
+    of = dataclasses.replace(cell(0), expect=Expectation(waivers=(waiver,)))
+    found = executed(monkeypatch, RuntimeError(ASSERT), ASSERT, of)
+    assert (found.verdict, RETIRE_WORKER in found.notes) == (Verdict.XFAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "check"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), Verdict.OOM, "run.oom"),
+        (OSError(28, "No space left on device"), Verdict.INFRA, "run.infra"),
+        (KeyError("x"), Verdict.ERROR, "harness.error"),
+    ],
+)
+def test_other_exceptions_that_escape(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, verdict: Verdict, check: str
+) -> None:
+    found = executed(monkeypatch, error)
+    assert (found.verdict, found.findings[0].check, found.notes) == (verdict, check, ())
+    assert "Traceback" in found.detail
+
+
+def test_after_out_of_memory_the_rest_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[bool] = []
+    monkeypatch.setattr(execute, "free_cached", lambda: freed.append(True))
+    executed(monkeypatch, result(cell(0)))
+    assert freed == []
+    executed(monkeypatch, result(cell(0), Verdict.OOM))
+    assert freed == [True]
