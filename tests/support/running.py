@@ -70,7 +70,7 @@ def environment(directory: Path, faults: Mapping[int, str], env: Mapping[str, st
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "FP8_HARNESS_"))}
     return {
         **clean,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "PYTEST_PLUGINS": "tests.support.fake_cells",
         "FAKE_CELLS": json.dumps(faults),
         "FAKE_ROOT": str(directory),
