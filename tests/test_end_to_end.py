@@ -92,8 +92,6 @@ def test_what_dies_hangs_or_lies_is_red_with_its_own_verdict_and_the_rest_goes_o
 def test_same_verdicts_however_it_is_run(green: Path, tmp_path: Path) -> None:
     ways = {
         "n0": ("-n", "0"),
-        "n1": ("-n", "1"),
-        "n2": ("-n", "2"),
         "shuffled": ("-n", "2", "--shuffle", "7"),
     }
     seen = {}

@@ -30,10 +30,9 @@ from typing import TypeVar
 
 from harness.run.gpus import Gpu
 
-# What one worker may need of a GPU. Measured so far is a worker's peak on the host, 2.9 GiB in nightly.yaml on an H200
-# (docs/benchmarks.md). On the GPU: the context with its loaded kernels, cuBLAS workspaces (32 MiB a handle and stream),
-# Triton's autotuning buffer (256 MiB) and the cell's tensors, all small beside 6 GiB. run.json says what the allocator
-# really held at most (worker_gpu_peak_mib).
+# What one worker may need of a GPU. In nightly.yaml on an H200 a worker's allocator held 584 MiB at most (run.json,
+# worker_gpu_peak_mib); the context with its loaded kernels, cuBLAS workspaces (32 MiB a handle and stream) and Triton's
+# autotuning buffer (256 MiB) come on top. The rest is room for larger shapes and for a user's own program.
 WORKER_GPU_MIB = 6 * 1024
 DIRECTORY = "FP8_HARNESS_LEASE_DIR"
 GATE = "gpu"
