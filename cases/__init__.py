@@ -5,14 +5,31 @@ The table holds import paths, not modules, so that planning needs no torch (harn
 
 from collections.abc import Mapping
 
-from harness.types import NESTINGS, CaseEntry
+from harness.types import NESTINGS, RECIPES, CaseEntry
 
 CASES: Mapping[str, CaseEntry] = {
     "toy_linear": CaseEntry("cases.toy_linear:CASE", nestings=NESTINGS),
     "autocast_outside": CaseEntry("cases.autocast_outside:CASE", pair=("",)),
     "amax_edges": CaseEntry(
         "cases.amax_edges:CASE",
-        variants=("zeros", "zero_row", "zero_block", "huge", "tiny", "infinite", "nan", "empty"),
+        variants=(
+            "zeros",
+            "zero_row",
+            "zero_block",
+            "zero_weight",
+            "zero_gradient",
+            "huge",
+            "tiny",
+            "scale_overflow",
+            "infinite",
+            "nan",
+            "empty",
+        ),
+    ),
+    "cudagraph": CaseEntry(
+        "cases.cudagraph:CASE",
+        variants=("reduce_overhead", "captured", "kept_weight"),
+        recipes=tuple(name for name in RECIPES if name != "delayed_scaling"),  # its scales move in Python
     ),
     "dynamic_shapes": CaseEntry(
         "cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import torch
 
-from cases.toy_linear import Layers, linears_of
+from cases.toy_linear import linears_of
+from cases.ways import ways
 from harness import torch_compat
 from harness.data import draw
 from harness.probing import Probing, documented
@@ -24,6 +25,8 @@ SIZES = {"varying": (1, 2, 3), "marked": (1, 2, 3), "batch_one": (1, 2, 3), "mis
 GRAPHS = {"varying": 2, "marked": 1, "batch_one": 2, "misaligned": 1}
 DYNAMIC_GRAPHS = {"varying": 1, "marked": 1, "batch_one": 2, "misaligned": 1}
 
+# Beside a multiple of 16 no recipe takes it, on any hardware.
+ODD = 4
 # In the words of whichever library: "needs a multiple of 16", "to be divisible by 8".
 MISALIGNED = "multiple of|divisible by"
 
@@ -34,32 +37,63 @@ def _marking(step: Step) -> torch.Tensor:
     return step.forward(step.recipes, *step.inputs)
 
 
-def _refused_in_between(ctx: CaseContext, forward: Callable[..., torch.Tensor]) -> Callable[[Probing], None]:
-    """Batches whose rows no recipe takes fail by their own text, leave no state and cost the good ones no graph.
+def _refused(ctx: CaseContext, forward: Callable[..., torch.Tensor]) -> Callable[[Probing], None]:
+    """Sizes that no recipe takes fail by their own text and leave no state, and batches between good ones cost those no
+    graph.
 
     A call that fails while it is compiled keeps nothing, so each compiles again: that is why these are probes.
     """
-    rows, in_features, _ = ctx.axes.shape
+    in_between = _refused_in_between(ctx, forward)
+    odd = _odd_layers(ctx)  # made with the program: initialising a layer draws random numbers
 
     def probes(probing: Probing) -> None:
-        x = torch.ones(2 * rows, in_features, dtype=ctx.dtype, device=ctx.device)
-        compiled = torch.compile(forward, backend=ctx.axes.backend, fullgraph=ctx.axes.fullgraph)
-        for name, run in (("eager", forward), ("compiled", compiled)):
-            with probing.part(f"after refused batches, {name}"):
-                recipe = ctx.provider.recipe(ctx.axes.recipe)
-                before = run((recipe,), x[:rows])
-                for wrong in (rows - 1, rows + 1):
-                    with documented("Exception", MISALIGNED, f"{wrong} rows, {name}"):
-                        run((recipe,), x[:wrong])
-                with torch.compiler.set_stance("fail_on_recompile"):
-                    after = run((recipe,), x[:rows])
-                probing.fact(f"result after refused batches, {name}", "the same", _same(before, after))
+        in_between(probing)
+        for dimension, layer in odd.items():
+            _refused_layer(ctx, probing, dimension, layer)
 
     return probes
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> str:
-    return "the same" if torch.equal(one, other) else "another"
+def _odd_layers(ctx: CaseContext) -> dict[str, torch.nn.Module]:
+    """Layers of which one dimension, the one that names them, is what no recipe takes."""
+    _, in_features, out_features = ctx.axes.shape
+    sizes = {"in_features": (in_features + ODD, out_features), "out_features": (in_features, out_features + ODD)}
+    return {
+        dimension: ctx.provider.linear(a, b, bias=False, dtype=ctx.dtype, device=ctx.device)
+        for dimension, (a, b) in sizes.items()
+    }
+
+
+def _refused_layer(ctx: CaseContext, probing: Probing, dimension: str, layer: torch.nn.Module) -> None:
+    """The layer is refused in FP8, eager and compiled, and computes outside."""
+    (weight,) = layer.parameters()
+    x = torch.ones(ctx.axes.shape[0], weight.shape[1], dtype=ctx.dtype, device=ctx.device)
+    for name, run in ways(ctx, _region(ctx, layer)):
+        with probing.part(f"after a layer with {dimension} off alignment, {name}"):
+            with documented("Exception", MISALIGNED, f"{dimension} off alignment, {name}"):
+                run((ctx.provider.recipe(ctx.axes.recipe),), x)
+            probing.fact(f"width outside, {dimension}, {name}", weight.shape[0], layer(x).shape[1])
+
+
+def _refused_in_between(ctx: CaseContext, forward: Callable[..., torch.Tensor]) -> Callable[[Probing], None]:
+    rows, in_features, _ = ctx.axes.shape
+
+    def probes(probing: Probing) -> None:
+        x = torch.ones(2 * rows, in_features, dtype=ctx.dtype, device=ctx.device)
+        for name, run in ways(ctx, forward):
+            with probing.part(f"after refused batches, {name}"):
+                recipe = ctx.provider.recipe(ctx.axes.recipe)
+                before = [run((recipe,), batch) for batch in (x[:rows], x)]  # the second makes a graph of any size
+                for wrong in (rows - 1, rows + 1):
+                    with documented("Exception", MISALIGNED, f"{wrong} rows, {name}"):
+                        run((recipe,), x[:wrong])
+                with torch.compiler.set_stance("fail_on_recompile"):
+                    after = [run((recipe,), batch) for batch in (x[:rows], x)]
+                moving = ctx.axes.recipe.name == "delayed_scaling"  # scales of a later step are others
+                same = moving or all(map(torch.equal, before, after))
+                probing.fact(f"result after refused batches, {name}", "the same", "the same" if same else "another")
+
+    return probes
 
 
 def _inputs(ctx: CaseContext, sizes: tuple[int, ...]) -> Callable[[torch.Generator, int], tuple[torch.Tensor, ...]]:
@@ -73,12 +107,12 @@ def _inputs(ctx: CaseContext, sizes: tuple[int, ...]) -> Callable[[torch.Generat
     return inputs_at
 
 
-def _forward(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
+def _region(ctx: CaseContext, model: torch.nn.Module) -> Callable[..., torch.Tensor]:
     autocast = ctx.provider.autocast
 
     def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
         with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+            return model(x)  # type: ignore[no-any-return]
 
     return forward
 
@@ -87,7 +121,7 @@ def build(ctx: CaseContext) -> Program:
     """Build the program of ``ctx.axes.variant``."""
     variant, recipe = ctx.axes.variant, ctx.axes.recipe
     layers = linears_of(ctx, 2)
-    forward = _forward(ctx, layers)
+    forward = _region(ctx, torch.nn.Sequential(*layers))
     inputs_at = _inputs(ctx, SIZES[variant])
     graphs = (DYNAMIC_GRAPHS if ctx.axes.dynamic else GRAPHS)[variant]
     return Program(
@@ -97,7 +131,7 @@ def build(ctx: CaseContext) -> Program:
         make_inputs=lambda generator: inputs_at(generator, 0),
         inputs_at=inputs_at,
         drive=_marking if variant == "marked" else None,
-        probes=_refused_in_between(ctx, forward) if variant == "misaligned" else None,
+        probes=_refused(ctx, forward) if variant == "misaligned" else None,
         expects=Expects(fp8_linears=(recipe.label,) * 2, steps=STEPS, graphs=graphs, recompiles=graphs - 1),
     )
 

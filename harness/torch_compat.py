@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import logging
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -389,3 +390,43 @@ def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
     import torch._dynamo  # 2.11, 2.13, 2.14
 
     torch._dynamo.mark_dynamic(tensor, dim)
+
+
+# --- CUDA graphs (cases/cudagraph.py) -------------------------------------------------------------------------------
+
+_GRAPHS_LOG = "torch._inductor.cudagraph_utils.__cudagraphs"  # 2.11, 2.13, 2.14
+
+
+@dataclass
+class GraphSkips:
+    """What Inductor did not capture: why, as it logged it, and how often, as it counted it (some it only counts)."""
+
+    reasons: list[str]
+    count_before: int
+
+    @property
+    def count(self) -> int:
+        """Skips since the context was entered."""
+        return _skip_counter() - self.count_before
+
+
+@contextlib.contextmanager
+def graph_skips() -> Iterator[GraphSkips]:
+    """Collect, live, what Inductor leaves out of CUDA graphs.
+
+    A graph that is partitioned is no skip: operators that Inductor takes for unsafe then run outside of the graphs, and
+    nothing is logged or counted (pytorch/pytorch#193044).
+    """
+    seen = GraphSkips([], _skip_counter())
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: seen.reasons.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger(_GRAPHS_LOG)
+    log.addHandler(handler)
+    try:
+        yield seen
+    finally:
+        log.removeHandler(handler)
+
+
+def _skip_counter() -> int:
+    return dynamo_counters().get("inductor", {}).get("cudagraph_skips", 0)  # 2.11, 2.13, 2.14

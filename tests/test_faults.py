@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -39,21 +41,35 @@ def checks_of(result: CellResult) -> set[str]:
     return {finding.check for finding in result.findings}
 
 
+def skip_without(needs: str) -> None:
+    """Some faults do nothing on a machine without a GPU; what they break is not there."""
+    if needs == "cuda" and not torch.cuda.is_available():
+        pytest.skip("the fault needs a CUDA device")
+
+
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - DEADLY - {"out_of_memory"}))
 def test_fault_is_caught_by_the_check_it_names(name: str) -> None:
     fault: Fault = load(FAULTS[name])
+    skip_without(fault.needs)
     faulty, _ = cells_of(fault)
     result = execute_cell(faulty)
     assert result.verdict is Verdict.FAIL, result.detail
     assert fault.caught_by in checks_of(result)
 
 
-TWINS = {cells_of(load(path))[1].id: cells_of(load(path))[1] for path in FAULTS.values()}
+def twins() -> dict[str, tuple[Cell, str]]:
+    faults = [load(path) for path in FAULTS.values()]
+    return {twin.id: (twin, fault.needs) for fault in faults for twin in [cells_of(fault)[1]]}
+
+
+TWINS = twins()
 
 
 @pytest.mark.parametrize("cell_id", sorted(TWINS))
 def test_clean_twin_of_every_fault_is_green(cell_id: str) -> None:
-    result = execute_cell(TWINS[cell_id])
+    twin, needs = TWINS[cell_id]
+    skip_without(needs)
+    result = execute_cell(twin)
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
 
 
@@ -142,3 +158,18 @@ def test_switched_off_compilation_is_an_error_not_a_pass() -> None:
         result = run("", fullgraph=True)
     assert result.verdict is Verdict.ERROR
     assert "switched off" in result.reason
+
+
+def test_what_a_fault_needs_is_known() -> None:
+    assert {load(path).needs for path in FAULTS.values()} == {"", "cuda"}
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(FAULTS) if load(FAULTS[name]).where.get("arch")])
+@pytest.mark.parametrize("arch", ["cpu", "sm103"])
+def test_faults_of_one_architecture_are_invisible_on_others(name: str, arch: str) -> None:
+    """Only a cell that names the architecture shows them: that is what tracing for a machine elsewhere is good for."""
+    fault: Fault = load(FAULTS[name])
+    elsewhere, _ = cells_of(replace(fault, where={**fault.where, "arch": arch}))
+    result = execute_cell(elsewhere)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert result.evidence is (Evidence.TRACED if arch == "sm103" else result.evidence)

@@ -90,3 +90,45 @@ def test_the_reference_believes_what_the_table_says() -> None:
                 level = provider.supports(Spec(recipe), arch).level
                 assert judge_support(recipe, arch, None, level) == [], (recipe, arch, level)
     load(PROVIDERS["reference"])()  # the setting is process-wide
+
+
+# Transformer Engine 2.20's own rules (check_fp8_support and its siblings), read from its source: the capability and the
+# toolkit it asks for. What the table says beyond them is stated row by row below.
+CAPABILITY = {"sm89": (8, 9), "sm90": (9, 0), "sm100": (10, 0), "sm103": (10, 3), "sm120": (12, 0)}
+TOOLKITS = ((11, 8), (12, 0), (12, 1), (12, 4), (12, 6), (12, 8), (12, 9), (13, 0))
+
+
+def te_accepts(recipe: str, arch: str, cuda: tuple[int, int]) -> bool:
+    capability = CAPABILITY[arch]
+    return {
+        "delayed_scaling": capability >= (9, 0) or cuda >= (12, 1),
+        "float8_current_scaling": capability >= (9, 0) or cuda >= (12, 1),
+        "float8_block_scaling": capability >= (9, 0) and cuda >= (12, 9),
+        "mxfp8_block_scaling": (10, 0) <= capability < (12, 0),
+        "nvfp4_block_scaling": capability >= (10, 0),
+    }[recipe]
+
+
+def needs_newer_toolkit(recipe: str, cuda: tuple[int, int]) -> bool:
+    """cuBLASLt multiplies MXFP8 and NVFP4 from CUDA 12.8 on; Transformer Engine does not ask."""
+    return recipe in ("mxfp8_block_scaling", "nvfp4_block_scaling") and cuda < (12, 8)
+
+
+@pytest.mark.parametrize("cuda", TOOLKITS)
+@pytest.mark.parametrize("arch", sorted(CAPABILITY))
+@pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"float8_rowwise_scaling"}))
+def test_the_table_agrees_with_transformer_engine_on_every_toolkit(
+    recipe: str, arch: str, cuda: tuple[int, int]
+) -> None:
+    known, accepted = native(recipe, arch, cuda), te_accepts(recipe, arch, cuda)
+    if known is Native.YES:
+        assert accepted
+    if accepted and not needs_newer_toolkit(recipe, cuda):
+        assert known is not Native.NO
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("arch", RESOLVED)
+def test_a_newer_toolkit_never_loses_a_kernel(recipe: str, arch: str) -> None:
+    has = [native(recipe, arch, cuda) is not Native.NO for cuda in TOOLKITS]
+    assert has == sorted(has)

@@ -19,7 +19,7 @@ class Fault:
     or a wrapper) and mends everything when it is left. ``caught_by`` names the check that must turn red because of it.
     ``where`` holds the axis values of the cell that must show it, as a matrix writes them ({"case": "checkpoint",
     "variant": "around"}); what it leaves out is that of the usual cell (toy_linear, float8_current_scaling, nested,
-    aot_eager, fullgraph).
+    aot_eager, fullgraph). ``needs`` is what a machine must have for the fault to do anything: "cuda", or "" for any.
     """
 
     name: str
@@ -28,3 +28,4 @@ class Fault:
     apply: Callable[[Provider], AbstractContextManager[Provider]]
     report: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""

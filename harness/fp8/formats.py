@@ -99,9 +99,16 @@ def e2m1_encode(values: torch.Tensor) -> torch.Tensor:
 
 
 def e2m1_decode(codes: torch.Tensor) -> torch.Tensor:
-    """Float32 values of E2M1 codes 0..15."""
-    table = torch.tensor(E2M1_VALUES + tuple(-v for v in E2M1_VALUES), dtype=torch.float32, device=codes.device)
-    return table[codes.to(torch.int64)]
+    """Float32 values of E2M1 codes 0..15.
+
+    Computed, not looked up: a table would be copied from the host, which ends the capture of a CUDA graph.
+    """
+    magnitude = (codes & 7).to(torch.float32)
+    # Codes 2e and 2e + 1 stand for 2^(e-1) and 1.5 * 2^(e-1) from e = 1 on; codes 0 and 1 for 0 and 0.5.
+    exponent, mantissa = (codes >> 1) & 3, (codes & 1).to(torch.float32)
+    normal = (1.0 + 0.5 * mantissa) * exp2_exact(exponent.to(torch.int32) - 1)
+    value = torch.where(exponent == 0, 0.5 * magnitude, normal)
+    return torch.where(codes >= 8, -value, value)
 
 
 def e2m1_pack(codes: torch.Tensor) -> torch.Tensor:

@@ -116,8 +116,15 @@ def _wgrad(
 def _fake_linear(
     x: torch.Tensor, weight: torch.Tensor, x_scale: Any, weight_scale: Any, key: RecipeKey
 ) -> torch.Tensor:
-    shapes.check(recipe_from_key(key.key), x, weight)
-    return x.new_empty((x.shape[0], weight.shape[0]), dtype=weight.dtype)
+    recipe = recipe_from_key(key.key)
+    shapes.check(recipe, x, weight)
+    return x.new_empty(fake_shape(recipe, x, weight), dtype=weight.dtype)
+
+
+def fake_shape(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> tuple[int, int]:
+    """Shape of x (M, K) @ weight (N, K).T as tracing has it: (M, N), whatever the recipe pads inside."""
+    del recipe
+    return (x.shape[0], weight.shape[0])
 
 
 def _fake_dgrad(

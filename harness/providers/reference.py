@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,17 @@ from harness.providers.reference_gemms import classify, is_relevant
 from harness.types import Spec
 
 
+def _allocate_skip_tensors() -> None:
+    """They live as long as the process: made here, none is new to the state of a program that keeps weights."""
+    devices = ["cpu"] + ([f"cuda:{torch.cuda.current_device()}"] if torch.cuda.is_available() else [])
+    for device in devices:
+        fp8.FP8GlobalStateManager.get_skip_fp8_weight_update_tensor(device)
+
+
+def _cached_linear(layer: torch.nn.Module, x: torch.Tensor, first: bool) -> torch.Tensor:
+    return layer(x, is_first_microbatch=first)  # type: ignore[no-any-return]
+
+
 class ReferenceProvider:
     """``harness.fp8`` behind the provider protocol.
 
@@ -28,12 +40,19 @@ class ReferenceProvider:
     name = "reference"
     fp8_ops = frozenset({"fp8ref::linear", "fp8ref::linear_cached"})
     autocast = staticmethod(fp8.autocast)
+    features: Mapping[str, Callable[..., Any]] = {
+        "cached_linear": _cached_linear,
+        "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
+        "capturing_autocast": functools.partial(fp8.autocast, _graph=True),
+        "skip_weight_update": fp8.FP8GlobalStateManager.set_skip_fp8_weight_update_tensor,
+    }
 
     def __init__(self, emulate: bool = True) -> None:
         self.settings: Mapping[str, Any] = {"emulate": emulate}
         self._emulate = emulate
         self._labels: dict[str, str] = {}
         self._activate()
+        _allocate_skip_tensors()
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions and kernels that the reference system rests on."""
