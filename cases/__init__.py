@@ -9,6 +9,7 @@ from harness.types import NESTINGS, RECIPES, CaseEntry
 
 CASES: Mapping[str, CaseEntry] = {
     "toy_linear": CaseEntry("cases.toy_linear:CASE", nestings=NESTINGS),
+    "amp": CaseEntry("cases.amp:CASE", variants=("around", "inside", "in_region", "backward_under")),
     "autocast_outside": CaseEntry("cases.autocast_outside:CASE", pair=("",)),
     "amax_edges": CaseEntry(
         "cases.amax_edges:CASE",
@@ -37,5 +38,36 @@ CASES: Mapping[str, CaseEntry] = {
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(
         "cases.stack:CASE", variants=("whole", "shared", "by_module"), pair=("whole", "shared", "by_module")
+    ),
+    "backward_outside": CaseEntry(
+        "cases.backward_outside:CASE",
+        variants=("other_region", "disabled_region", "overtaken", "twice", "compiled_autograd"),
+        pair=("other_region", "overtaken"),
+    ),
+    "checkpoint": CaseEntry(
+        "cases.checkpoint:CASE",
+        variants=(
+            "own_around",
+            "own_inside",
+            "own_both",
+            "torch_inside",
+            "torch_inside_skip",
+            "torch_around",
+            "torch_backward_inside",
+            "reentrant_inside",
+            "reentrant_inside_skip",
+            "reentrant_around",
+        ),
+        nestings=NESTINGS,
+        pair=("own_both",),
+    ),
+    "microbatch": CaseEntry(
+        "cases.microbatch:CASE",
+        variants=("flag", "skip_tensor", "no_grad_first", "accumulated"),
+        # A kept weight has the scale of its own step; delayed scaling's belongs to the steps before.
+        recipes=tuple(name for name in RECIPES if name != "delayed_scaling"),
+    ),
+    "mode_switch": CaseEntry(
+        "cases.mode_switch:CASE", variants=("train_first", "eval_first", "no_grad_first", "inference_first")
     ),
 }

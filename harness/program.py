@@ -67,6 +67,11 @@ class Expects:
     ``graphs``: forward graphs over all steps together; ``backward_graphs``: as many, by default. ``recompiles``,
     ``graph_breaks`` and ``eager_frames`` happen by design (one graph for each setting, a Python exception in a region);
     a matrix's budgets come on top.
+    ``captured`` False: torch is known to run all FP8 calls in Python, outside of any graph.
+
+    ``eager_is_wrong`` says why eager code is known to compute something else than the program asks for (torch's own
+    checkpoint, say). The oracle alone then judges the compiled run; the eager one must deviate from it, or end with
+    ``eager_error`` (a class name), and ``schedule`` states what it really runs. Such a program has a ``sound`` forward.
     """
 
     fp8_linears: tuple[str, ...] = ()
@@ -79,6 +84,9 @@ class Expects:
     recompiles: int = 0
     graph_breaks: int = 0
     eager_frames: int = 0
+    captured: bool = True
+    eager_is_wrong: str = ""
+    eager_error: str = ""
 
     def step(self, index: int, *, compiled: bool = False) -> StepExpects:
         """What step ``index`` must run in FP8."""
@@ -131,6 +139,8 @@ class Program:
       harness from varying their magnitude and number of rows.
     - ``settings`` are compiler settings ("dynamo.NAME", "inductor.NAME") in force while the program is compiled and
       run.
+    - ``sound`` is ``forward`` written such that eager code computes it rightly, for expectations that say
+      ``eager_is_wrong``: it stands beside the later compiled calls.
     - ``probes(probing)`` states further facts, each an expected and a seen value; run last, on ``probe_levels``.
     """
 
@@ -145,6 +155,7 @@ class Program:
     inputs_at: Callable[[torch.Generator, int], tuple[torch.Tensor, ...]] | None = None
     exact_inputs: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
+    sound: Callable[..., torch.Tensor] | None = None
     probes: Callable[[Probing], None] | None = None
     probe_levels: Sequence[Evidence] = (Evidence.NATIVE, Evidence.EMULATED)
 

@@ -167,6 +167,11 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)  # 2.11, 2.13, 2.14
 
 
+def running_backward() -> int:
+    """Number of the autograd graph that this thread executes; -1 outside of a backward pass."""
+    return int(torch._C._current_graph_task_id())  # 2.11, 2.13, 2.14
+
+
 def after_backward(callback: Callable[[], None]) -> None:
     """Call ``callback`` when the running backward pass ends. Only valid inside one."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)  # 2.11, 2.13, 2.14
@@ -185,9 +190,7 @@ class ProfiledOp:
     correlation: int = 0
 
 
-def profiled_ops(
-    profile: torch.profiler.profile, keep: Callable[[str], bool] = lambda name: True
-) -> list[ProfiledOp]:
+def profiled_ops(profile: torch.profiler.profile, keep: Callable[[str], bool] = lambda name: True) -> list[ProfiledOp]:
     """Operator calls of a finished profile with their argument dtypes, nested by time within their thread.
 
     ``keep`` chooses by name; a call whose parent is not kept hangs on the next kept one around it.
@@ -201,9 +204,7 @@ def profiled_ops(
         (
             (event.start_thread_id(), event.start_ns(), -event.duration_ns(), index, event)
             for index, event in enumerate(profile.profiler.kineto_results.events())
-            if keep(event.name())
-            and event.device_type() == torch._C._autograd.DeviceType.CPU
-            and not event.is_async()
+            if keep(event.name()) and event.device_type() == torch._C._autograd.DeviceType.CPU and not event.is_async()
         ),
         key=lambda item: item[:4],
     )
@@ -350,6 +351,23 @@ def fake_tensor_mode() -> contextlib.AbstractContextManager[Any]:
 
     mode: contextlib.AbstractContextManager[Any] = FakeTensorMode()
     return mode
+
+
+# --- cases (cases/) -------------------------------------------------------------------------------------------------
+
+
+def compiled_autograd(backend: str) -> contextlib.AbstractContextManager[Any]:
+    """A context in which backward passes are captured as a whole and compiled by ``backend``, without breaks."""
+    from torch._dynamo import compiled_autograd as module  # 2.11, 2.13, 2.14
+
+    compiler = torch.compile(backend=backend, fullgraph=True)
+    context: contextlib.AbstractContextManager[Any] = module._enable(compiler)  # 2.11, 2.13, 2.14
+    return context
+
+
+def compiled_autograd_captures() -> int:
+    """Backward passes that compiled autograd has captured since the counters were cleared."""
+    return int(dynamo_counters().get("compiled_autograd", {}).get("captures", 0))
 
 
 # --- Transformer Engine (harness/providers/te_*) --------------------------------------------------------------------

@@ -246,3 +246,28 @@ def test_refused_under_compile_on_each_call_and_in_both_modes(fullgraph: bool, a
 
 def test_the_refusal_is_a_runtime_error() -> None:
     assert issubclass(DelayedScalingUnderCompileError, RuntimeError)
+
+
+def test_a_backward_that_ends_with_an_exception_leaves_the_global_state_as_it_was() -> None:
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+            raise KeyError("backward")
+
+    (layer,), x = layers(1), batch()
+    before = repr(Manager.quantization_state)
+    with fp8.autocast(recipe=fp8.DelayedScaling()):
+        y = layer(Fails.apply(x))
+    with pytest.raises(KeyError):
+        y.sum().backward()
+    assert repr(Manager.quantization_state) == before
+    with fp8.autocast(recipe=fp8.DelayedScaling()):
+        y = layer(x) + layer(x)
+    y.sum().backward()
+    assert layer.delayed.scale[2] != 1.0, "the next backward updates all the same, once for both uses"
+    assert layer.delayed.history[-1, 2] == 1.0
+    assert not bool(layer.delayed.history[:-1, 2].any())

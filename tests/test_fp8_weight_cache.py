@@ -10,6 +10,7 @@ import torch
 from torch.library import opcheck
 
 from harness import fp8
+from harness.fp8 import tap
 from harness.fp8.key import RecipeKey
 from harness.fp8.tap import Product, listening
 from harness.fp8.weight_cache import WeightCache
@@ -170,3 +171,25 @@ def test_opcheck(cls: Any) -> None:
     }.items():
         result = opcheck(getattr(torch.ops.fp8ref, name).default, arguments)
         assert set(result.values()) == {"SUCCESS"}, (name, result)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("compile_it", [False, True])
+def test_the_tap_shows_what_was_quantised_not_what_the_weight_is_now(compile_it: bool, graph: bool) -> None:
+    layer, x = layers(1)[0], batch()
+    recipe = fp8.Float8CurrentScaling()
+    layer.prepare_weight_cache(recipe)
+    run = counted(program(layer, graph))[0] if compile_it else program(layer, graph)
+    seen: list[Product] = []
+    with listening(seen.append):
+        run(x, recipe, True)
+        old = layer.weight.detach().clone()
+        with torch.no_grad():
+            layer.weight.mul_(-1.25)
+        Manager.set_skip_fp8_weight_update_tensor(True, "cpu")
+        run(x, recipe, False)
+        Manager.set_skip_fp8_weight_update_tensor(False, "cpu")
+        run(x, recipe, True)
+    assert [torch.equal(p.b.source, old) for p in seen] == [True, True, False]
+    assert torch.equal(seen[2].b.source, layer.weight)
+    assert tap._KEPT == {}, "nothing is kept once nobody listens"

@@ -218,3 +218,20 @@ class TestTraced:
 
     def test_one_missing(self) -> None:
         assert self.judge(2) == {"compile.captured"}
+
+
+def test_calls_that_torch_is_known_to_run_in_python() -> None:
+    expects = Expects(fp8_linears=LINEARS, graphs=0, captured=False)
+    eager = {"graphs": 0, "backward_graphs": 0, "calls": (CallSeen(0, 3),) * 12}
+    assert fired(judging(census=eager, expects=expects)) == set()
+    captured = {**eager, "calls": (CallSeen(0, 3), CallSeen(3, 3)) * 6}
+    assert fired(judging(census=captured, expects=expects)) == {"compile.captured"}
+
+
+def test_eager_runs_that_ended_as_documented_are_not_missing() -> None:
+    expects = Expects(fp8_linears=LINEARS, eager_is_wrong="a reason", eager_error="CheckpointError")
+    known = {"eager": None, "eager_again": None, "expects": expects}
+    assert "observe.complete" in fired(judging(**known))
+    assert fired(judging(**known, eager_errors=(error("backward"),))) == set()
+    wrong = judging(**known, eager_errors=(error("backward"),), compiled=clean_run((OUTER, OUTER, OUTER)))
+    assert fired(wrong) == {"fp8.recipe_seen"}

@@ -122,3 +122,17 @@ def test_state_that_can_not_be_read_after_an_exception_is_put_down_to_it(
     with pytest.raises(ValueError, match="unreadable") as raised, recorder.part("eager", "after eager"):
         pass
     assert raised.value.__cause__ is None
+
+
+def test_the_programs_own_settings_are_no_leak_and_another_is(recorder: Recorder) -> None:
+    with recorder.part("eager", "before"):
+        pass
+    with recorder.under({"dynamo.recompile_limit": 3}), recorder.part("compile", "inside"):
+        pass
+    with recorder.part("eager", "after"):
+        pass
+    assert recorder.diffs == []
+    with recorder.under({"dynamo.recompile_limit": 3}), recorder.part("compile", "inside"):
+        torch._dynamo.config.cache_size_limit, limit = 5, torch._dynamo.config.cache_size_limit
+    torch._dynamo.config.cache_size_limit = limit
+    assert [item.moment for item in recorder.diffs if "limit" in item.key][:1] == ["inside"]

@@ -355,3 +355,26 @@ def test_a_refusal_after_the_state_was_written_is_found(
 def test_a_record_without_the_field_is_not_fast() -> None:
     fields = {field.name: field.default for field in dataclasses.fields(TapRecord)}
     assert fields["fast_accumulation"] is False
+
+
+def test_a_layer_under_torchs_autocast_computes_in_its_dtype(provider: TransformerEngineProvider) -> None:
+    made = provider.linear(256, 128, bias=True, dtype=torch.float32, device=CPU)
+    x = batch().detach().float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16), provider.autocast(recipe=provider.recipe(CURRENT)):
+        y = made(x)
+    assert y.dtype is torch.bfloat16
+    torch.autograd.backward(y, torch.ones_like(y))
+    assert x.grad is not None
+    assert {x.grad.dtype, *(p.grad.dtype for p in made.parameters() if p.grad is not None)} == {torch.float32}
+
+
+def test_the_librarys_checkpoint_is_offered_where_it_has_one(
+    provider: TransformerEngineProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert provider.features == {}
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        te_stack.module("pytorch"), "checkpoint", lambda function, *args, **kw: calls.append(kw), raising=False
+    )
+    provider.features["checkpoint"](torch.relu, batch())
+    assert calls == [{"use_reentrant": False}]

@@ -2,7 +2,7 @@
 
 Each module owns a scale and an amax history for input, weight and output gradient. A forward records amaxes and
 registers the module's tensors with the open region; leaving the outermost region updates them. A backward records the
-gradient's amax and registers it with the running backward pass, whose end updates it. So exactly one update happens
+gradient's amax, and its end registers and updates it. So exactly one update happens
 per region and per backward pass, without a notion of a first module, and the global buffers are empty between steps.
 """
 
@@ -59,6 +59,7 @@ class DelayedTensors:
         with torch.inference_mode(False):
             self.scale = torch.ones(3, dtype=torch.float32, device=device)
             self.history = torch.zeros(length, 3, dtype=torch.float32, device=device)
+        self.last_backward = -1  # torch's number of the backward pass that the layer was last part of
 
     def fit(self, length: int, device: torch.device) -> None:
         """Change length or device and keep what was recorded (NVIDIA/TransformerEngine#2620)."""

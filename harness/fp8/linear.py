@@ -23,7 +23,7 @@ class ToyLinear(torch.nn.Module):
 
     Parameters ``weight`` (out_features, in_features) and ``bias`` (out_features), both of ``dtype``. The input may
     have leading batch dimensions and must have the weight's dtype; the bias is added outside the FP8 operator, in
-    that dtype.
+    that dtype. Under ``torch.autocast`` input, result and bias are in its dtype instead, whatever the weight's is.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ToyLinear(torch.nn.Module):
             return functional.linear(x, self.weight, self.bias)
         recipe = FP8GlobalStateManager.get_fp8_recipe()
         delayed.refuse_under_compile(recipe)
-        flat = x.reshape(-1, x.shape[-1])
+        flat = shapes.in_compute_dtype(x.reshape(-1, x.shape[-1]), self.weight)
         shapes.check(recipe, flat, self.weight)
         if is_first_microbatch is not None:
             y = self._forward_cached(flat, recipe, is_first_microbatch)
@@ -99,7 +99,7 @@ class ToyLinear(torch.nn.Module):
         else:
             y = torch.ops.fp8ref.linear(flat, self.weight, None, None, RecipeKey(recipe.key))
         y = y.reshape(*x.shape[:-1], self.out_features)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
     def _forward_cached(self, flat: torch.Tensor, recipe: Recipe, is_first_microbatch: bool) -> torch.Tensor:
         cache = self.weight_cache
@@ -167,16 +167,28 @@ class _DelayedLinear(torch.autograd.Function):
         x, weight, scales = ctx.saved_tensors
         tensors, key = ctx.tensors, RecipeKey(ctx.recipe.key)
         tensors.record(2, grad)
-        delayed.register(FP8GlobalStateManager.quantization_state, BACKWARD, tensors, ctx.recipe, ctx.group)
-        torch_compat.after_backward(_update_gradient_scales)
+        _update_after_backward(tensors, ctx.recipe, ctx.group)
         grad_scale = tensors.scale[2:3].clone()
         grad_x = grad_weight = None
         if ctx.needs_input_grad[0]:
             grad_x = torch.ops.fp8ref.dgrad(grad, weight, grad_scale, scales[1:2], key)
         if ctx.needs_input_grad[1]:
-            grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, grad_scale, scales[0:1], key)
+            grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, grad_scale, scales[0:1], key).to(weight.dtype)
         return grad_x, grad_weight, None, None, None, None
 
 
-def _update_gradient_scales() -> None:
-    FP8GlobalStateManager.reduce_and_update_fp8_tensors(forward=False)
+def _update_after_backward(tensors: DelayedTensors, recipe: Recipe, group: Any) -> None:
+    """Update the gradient's scale once the running backward pass has ended, once however often the layer was used.
+
+    The global state learns of it then and no earlier: a pass that ends with an exception leaves nothing there.
+    """
+    running = torch_compat.running_backward()
+    if tensors.last_backward == running:
+        return
+    tensors.last_backward = running
+
+    def update() -> None:
+        delayed.register(FP8GlobalStateManager.quantization_state, BACKWARD, tensors, recipe, group)
+        FP8GlobalStateManager.reduce_and_update_fp8_tensors(forward=False)
+
+    torch_compat.after_backward(update)

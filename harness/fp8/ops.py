@@ -8,6 +8,7 @@ the region.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -70,14 +71,14 @@ def _linear(
     weight_scale: torch.Tensor | None,
     key: RecipeKey,
 ) -> torch.Tensor:
-    """x (M, K) @ weight (N, K).T -> (M, N) in the weight's dtype."""
+    """x (M, K) @ weight (N, K).T -> (M, N) in the dtype of x."""
     recipe = recipe_from_key(key.key)
     shapes.check(recipe, x, weight)
     if x.shape[0] == 0:
-        return x.new_zeros(0, weight.shape[0], dtype=weight.dtype)
+        return x.new_zeros(0, weight.shape[0])
     a = quantize(x.contiguous(), INPUT, recipe, x_scale)
     b = quantize(weight.contiguous(), WEIGHT, recipe, weight_scale)
-    return multiply("fprop", recipe, a, b, weight.dtype, weight)
+    return multiply("fprop", recipe, a, b, x.dtype, weight)
 
 
 def _dgrad(
@@ -90,10 +91,10 @@ def _dgrad(
     """grad (M, N) @ weight (N, K) -> (M, K), the gradient of x."""
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
-        return grad.new_zeros(0, weight.shape[1], dtype=weight.dtype)
+        return grad.new_zeros(0, weight.shape[1])
     a = quantize(grad.contiguous(), GRAD_OUTPUT, recipe, grad_scale)
     b = quantize(weight.t().contiguous(), WEIGHT, recipe, weight_scale)
-    return multiply("dgrad", recipe, a, b, weight.dtype, weight)
+    return multiply("dgrad", recipe, a, b, grad.dtype, weight)
 
 
 def _wgrad(
@@ -104,13 +105,13 @@ def _wgrad(
     x_scale: torch.Tensor | None,
     key: RecipeKey,
 ) -> torch.Tensor:
-    """grad (M, N).T @ x (M, K) -> (N, K), the gradient of the weight, which names the layer and gives the dtype."""
+    """grad (M, N).T @ x (M, K) -> (N, K), the gradient of the weight, in the dtype of x."""
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
-        return torch.zeros_like(weight, memory_format=torch.contiguous_format)
+        return torch.zeros_like(weight, dtype=x.dtype, memory_format=torch.contiguous_format)
     a = quantize(grad.t().contiguous(), GRAD_OUTPUT, recipe, grad_scale)
     b = quantize(x.t().contiguous(), INPUT, recipe, x_scale)
-    return multiply("wgrad", recipe, a, b, weight.dtype, weight)
+    return multiply("wgrad", recipe, a, b, x.dtype, weight)
 
 
 def _fake_linear(
@@ -118,7 +119,7 @@ def _fake_linear(
 ) -> torch.Tensor:
     recipe = recipe_from_key(key.key)
     shapes.check(recipe, x, weight)
-    return x.new_empty(fake_shape(recipe, x, weight), dtype=weight.dtype)
+    return x.new_empty(fake_shape(recipe, x, weight))
 
 
 def fake_shape(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> tuple[int, int]:
@@ -130,13 +131,13 @@ def fake_shape(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> tuple[i
 def _fake_dgrad(
     grad: torch.Tensor, weight: torch.Tensor, grad_scale: Any, weight_scale: Any, key: RecipeKey
 ) -> torch.Tensor:
-    return grad.new_empty((grad.shape[0], weight.shape[1]), dtype=weight.dtype)
+    return grad.new_empty((grad.shape[0], weight.shape[1]))
 
 
 def _fake_wgrad(
     grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, grad_scale: Any, x_scale: Any, key: RecipeKey
 ) -> torch.Tensor:
-    return weight.new_empty(weight.shape)
+    return x.new_empty(weight.shape)
 
 
 def _fake_product(a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -153,13 +154,25 @@ def _linear_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
     """Delayed scaling has its own backward (``linear.DelayedLinear``), so no scale of an earlier step appears here."""
     x, weight = ctx.saved_tensors
     grad_x = torch.ops.fp8ref.dgrad(grad, weight, None, None, ctx.key) if ctx.needs_input_grad[0] else None
-    grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, None, None, ctx.key) if ctx.needs_input_grad[1] else None
-    return grad_x, grad_weight, None, None, None
+    if not ctx.needs_input_grad[1]:
+        return grad_x, None, None, None, None
+    grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, None, None, ctx.key)
+    return grad_x, grad_weight.to(weight.dtype), None, None, None
+
+
+def outside_autocast(device: str) -> AbstractContextManager[Any]:
+    """Inside an operator: ``torch.autocast``, which reaches into it, would round what the operator keeps in float32."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def install(name: str, implementation: Any, fake: Any) -> None:
     """Give a defined operator its implementation for every device, and its shapes for tracing."""
-    LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+
+    def run(*args: Any) -> Any:
+        with outside_autocast(args[0].device.type):
+            return implementation(*args)
+
+    LIBRARY.impl(name, run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
 
 

@@ -33,10 +33,8 @@ def check(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> None:
     both fullgraph modes (see ``tracing``).
 
     Raises:
-        ValueError: names the dimension, its value and the multiple; or the dtypes, or the sizes that don't match.
+        ValueError: names the dimension, its value and the multiple; or the sizes that don't match.
     """
-    if x.dtype != weight.dtype:
-        _refuse_dtype(x.dtype, weight.dtype)
     rows, out_features, in_features = x.shape[0], weight.shape[0], weight.shape[1]
     if x.shape[1] != in_features:
         _refuse_width(index(x.shape[1]), index(in_features))
@@ -46,3 +44,19 @@ def check(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> None:
     for dimension, value in (("batch rows", rows), ("in_features", in_features), ("out_features", out_features)):
         if value % multiple != 0:
             _refuse_dimension(dimension, index(value), recipe.name, multiple)
+
+
+def in_compute_dtype(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The input in the dtype that a layer computes in: the weight's, or under ``torch.autocast`` that one's.
+
+    Transformer Engine's modules do the same; the weight is quantised from its own dtype.
+
+    Raises:
+        ValueError: the input has another dtype than the weight, and there is no ``torch.autocast``.
+    """
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        return x.to(torch.get_autocast_dtype(device))
+    if x.dtype != weight.dtype:
+        _refuse_dtype(x.dtype, weight.dtype)
+    return x

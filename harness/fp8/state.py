@@ -29,11 +29,11 @@ class FP8GlobalState:
     ``is_first_fp8_module`` is True from the entry of an outermost region until
     :meth:`FP8GlobalStateManager.is_first_fp8_module` is asked. ToyLinear never asks (the update of delayed scales
     hangs on the region's exit and on the backward pass, see ``delayed``), so it costs no second graph.
-    ``global_*_buffer`` hold the tensors of modules that took part in the open region (keys ``forward...``) or in the
-    running backward pass (``backward...``) and are empty otherwise; ``autocast_arguments`` holds the recipe and group
-    of each of those keys. ``fp8_tensors_recompute_buffer`` holds the scales of a checkpointed forward while it runs
-    or is recomputed (see ``checkpoint``). ``skip_fp8_weight_update_tensor`` has one float32 tensor of one element per
-    device, allocated once.
+    ``global_*_buffer`` hold the tensors of modules that took part in the open region (keys ``forward...``) or in a
+    backward pass that is just ending (``backward...``) and are empty otherwise; ``autocast_arguments`` holds the recipe
+    and group of each of those keys. ``fp8_tensors_recompute_buffer`` holds the scales of a checkpointed forward while
+    it runs or is recomputed (see ``checkpoint``). ``skip_fp8_weight_update_tensor`` has one float32 tensor of one
+    element per device, allocated once.
     """
 
     fp8_enabled: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.fp8 import quantizer, shapes
+from harness.fp8 import quantizer, shapes, tap
 from harness.fp8.key import RECIPE_KEY_TYPE, RecipeKey
 from harness.fp8.ops import LIBRARY, NAMESPACE, TAGS, install, multiply
 from harness.fp8.quantizer import GRAD_OUTPUT, INPUT, WEIGHT, Quantized, quantize
@@ -81,7 +81,8 @@ def _quantized_bytes(weight: torch.Tensor, recipe: Recipe) -> list[torch.Tensor]
 def _kept_operand(cache: list[torch.Tensor], transposed: bool, weight: torch.Tensor, recipe: Recipe) -> Quantized:
     half = len(cache) // 2
     data, scale, *whole = cache[half:] if transposed else cache[:half]
-    source = weight.t() if transposed else weight
+    source = tap.source_of(cache, weight)
+    source = source.t() if transposed else source
     block = quantizer.block_shape(recipe, WEIGHT, source)
     if isinstance(recipe, NVFP4BlockScaling):
         block_scale, tensor_scale = scale.view(torch.float8_e4m3fn), whole[0].view(torch.float32)
@@ -95,23 +96,24 @@ def _refresh_weight(weight: torch.Tensor, cache: list[torch.Tensor], skip: torch
     """Quantise and compare on the device: reading ``skip`` on the host would end a graph capture."""
     for kept, fresh in zip(cache, _quantized_bytes(weight, recipe_from_key(key.key)), strict=True):
         kept.copy_(fresh if skip is None else torch.where(skip != 0, kept, fresh))
+    tap.keep(cache, weight, skip)
 
 
 def _linear_cached(x: torch.Tensor, weight: torch.Tensor, cache: list[torch.Tensor], key: RecipeKey) -> torch.Tensor:
     recipe = recipe_from_key(key.key)
     shapes.check(recipe, x, weight)
     if x.shape[0] == 0:
-        return x.new_zeros(0, weight.shape[0], dtype=weight.dtype)
+        return x.new_zeros(0, weight.shape[0])
     a = quantize(x.contiguous(), INPUT, recipe)
-    return multiply("fprop", recipe, a, _kept_operand(cache, False, weight, recipe), weight.dtype, weight)
+    return multiply("fprop", recipe, a, _kept_operand(cache, False, weight, recipe), x.dtype, weight)
 
 
 def _dgrad_cached(grad: torch.Tensor, weight: torch.Tensor, cache: list[torch.Tensor], key: RecipeKey) -> torch.Tensor:
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
-        return grad.new_zeros(0, weight.shape[1], dtype=weight.dtype)
+        return grad.new_zeros(0, weight.shape[1])
     a = quantize(grad.contiguous(), GRAD_OUTPUT, recipe)
-    return multiply("dgrad", recipe, a, _kept_operand(cache, True, weight, recipe), weight.dtype, weight)
+    return multiply("dgrad", recipe, a, _kept_operand(cache, True, weight, recipe), grad.dtype, weight)
 
 
 def _fake_refresh(weight: Any, cache: Any, skip: Any, key: RecipeKey) -> None:
@@ -120,11 +122,11 @@ def _fake_refresh(weight: Any, cache: Any, skip: Any, key: RecipeKey) -> None:
 
 def _fake_linear(x: torch.Tensor, weight: torch.Tensor, cache: Any, key: RecipeKey) -> torch.Tensor:
     shapes.check(recipe_from_key(key.key), x, weight)
-    return x.new_empty((x.shape[0], weight.shape[0]), dtype=weight.dtype)
+    return x.new_empty((x.shape[0], weight.shape[0]))
 
 
 def _fake_dgrad(grad: torch.Tensor, weight: torch.Tensor, cache: Any, key: RecipeKey) -> torch.Tensor:
-    return grad.new_empty((grad.shape[0], weight.shape[1]), dtype=weight.dtype)
+    return grad.new_empty((grad.shape[0], weight.shape[1]))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -135,8 +137,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
 def _backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     x, weight, *cache = ctx.saved_tensors
     grad_x = torch.ops.fp8ref.dgrad_cached(grad, weight, cache, ctx.key) if ctx.needs_input_grad[0] else None
-    grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, None, None, ctx.key) if ctx.needs_input_grad[1] else None
-    return grad_x, grad_weight, [None] * len(cache), None
+    if not ctx.needs_input_grad[1]:
+        return grad_x, None, [None] * len(cache), None
+    grad_weight = torch.ops.fp8ref.wgrad(grad, x, weight, None, None, ctx.key)
+    return grad_x, grad_weight.to(weight.dtype), [None] * len(cache), None
 
 
 for _schema in (

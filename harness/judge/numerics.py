@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from harness.judge import wrong_eager
 from harness.judge.compare import shorten, sqnr, within
 from harness.judge.numerics_bench import Bench, tensors_of
 from harness.judge.numerics_program import (
@@ -22,6 +23,7 @@ from harness.judge.numerics_program import (
 )
 from harness.judge.numerics_tap import check_codes, check_kernel, check_scales, check_tap
 from harness.judge.oracle_provider import OracleUnsupported
+from harness.judge.wrong_eager import judge_wrong_eager
 from harness.observe.types import Observations
 from harness.types import Axes, Evidence, Finding
 
@@ -56,10 +58,22 @@ class NumericsVerdict:
 def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     """Judge output and gradients of one cell's runs, and the FP8 products they came from.
 
+    Of a program whose eager code is known to be wrong only the compiled run is judged like this: what compares it with
+    eager code stays out, but for ``numerics.later``, beside which the program's ``sound`` forward ran.
+
     A cell of which nothing executed, or whose program the oracle can't run, gets a note and no findings; the absence of
     checks in the result is what keeps it from counting as numerically judged.
     """
-    return judge_bench(Bench(obs, axes))
+    reason = _not_judged(obs)
+    if reason or obs.expects is None or not obs.expects.eager_is_wrong:
+        return judge_bench(Bench(obs, axes))
+    findings, note = judge_wrong_eager(obs, axes, obs.expects)
+    verdict = NumericsVerdict(notes=("no compiled run: numerics judged of eager alone",))
+    if obs.compiled is not None:
+        verdict = judge_bench(Bench(obs, axes, runs=("compiled",)))
+    notes = (*verdict.notes, note) if note else verdict.notes
+    checks = (wrong_eager.CHECK, *verdict.checks)
+    return replace(verdict, findings=(*findings, *verdict.findings), notes=notes, checks=checks)
 
 
 def judge_bench(bench: Bench) -> NumericsVerdict:
@@ -94,7 +108,7 @@ def _fast_accumulation(bench: Bench) -> list[str]:
 def _not_judged(obs: Observations) -> str:
     if obs.evidence not in (Evidence.NATIVE, Evidence.EMULATED):
         return f"evidence is {obs.evidence.value}"
-    if obs.eager is None and obs.compiled is None:
+    if obs.eager is None and obs.compiled is None and not obs.eager_errors:
         return "nothing ran"
     if obs.rebuild is None:
         return "the program can't be rebuilt on the oracle"

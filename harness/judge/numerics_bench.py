@@ -128,6 +128,7 @@ class Bench:
 
     raw: Observations
     axes: Axes
+    runs: tuple[str, ...] = ("eager", "compiled")  # those that are judged
     margins: dict[str, Margin] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)  # by check and part
@@ -175,7 +176,7 @@ class Bench:
         return views if all(noise.silent for noise in noises) else self._views(noises)
 
     def _noises(self) -> Sequence[Noise]:
-        run = self.obs.eager or self.obs.compiled
+        run = self.judged("eager") or self.judged("compiled")
         if run is None:
             return ()
         try:
@@ -186,12 +187,18 @@ class Bench:
 
     def _views(self, noises: Sequence[Noise]) -> tuple[View, ...]:
         views: list[View] = []
-        if self.obs.eager is not None:
-            views.append(self._own_view("eager", self.obs.eager, noises))
-        if self.obs.compiled is not None:
-            shared = share_view(views[0], self.obs.compiled) if views else None
-            views.append(shared or self._own_view("compiled", self.obs.compiled, noises))
+        eager, compiled = self.judged("eager"), self.judged("compiled")
+        if eager is not None:
+            views.append(self._own_view("eager", eager, noises))
+        if compiled is not None:
+            shared = share_view(views[0], compiled) if views else None
+            views.append(shared or self._own_view("compiled", compiled, noises))
         return tuple(views)
+
+    def judged(self, name: str) -> RunSeen | None:
+        """The run of that name ("eager" or "compiled"), if it is there and among those that are judged."""
+        run: RunSeen | None = getattr(self.obs, name) if name in self.runs else None
+        return run
 
     def _explained(self, views: Sequence[View]) -> bool:
         """True when every tensor, inside and out, is within the tight bounds."""
@@ -249,11 +256,6 @@ class Bench:
                 total = total + accumulation_bound(magnitudes, depth, accumulator, self.precision)
         own = tensors_of(at)[name]
         return total.expand(own.shape) if total.dim() == 0 else total
-
-    def weights(self, view: View, step: int) -> Mapping[str, torch.Tensor]:
-        """The parameters that a step of this run began with."""
-        moved = view.run.steps[step - 1].weights if step else {}
-        return moved or self.obs.parameters
 
     @property
     def view(self) -> View:

@@ -4,7 +4,7 @@ the program itself."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -21,7 +21,6 @@ from harness.observe.types import Batch, StepTensors
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Finding
 
-Weights = Mapping[str, torch.Tensor]
 
 def _operands(pair: Pair) -> Iterator[tuple[str, Operand, OracleOperand, float | None]]:
     """Both operands: "A"/"B" with role, as recorded, as the oracle quantised its own, encode scale (delayed only)."""
@@ -198,12 +197,11 @@ def check_tap(bench: Bench) -> list[Finding]:
     for view in bench.views:
         for step, seen, own in view.steps():
             place = f"{view.name}, step {step}" if step else view.name
-            weights = bench.weights(view, step)
             if not view.shared:
                 findings += _count_faults(bench, place, own)
-                findings += _source_faults(bench, place, own, bench.obs.batches[step], weights)
+                findings += _source_faults(bench, place, own, bench.obs.batches[step])
             records = {id(p.product): p.record for p in view.pairs if p.step == step}
-            findings += _tie_faults(bench, place, seen, own, records, weights)
+            findings += _tie_faults(bench, place, seen, own, records)
     return findings
 
 
@@ -218,9 +216,7 @@ def _count_faults(bench: Bench, place: str, own: OracleStep) -> Iterator[Finding
         yield Finding("numerics.tap", "a layer of the program", f"weight_ptr {record.weight_ptr:#x}", place)
 
 
-def _source_faults(
-    bench: Bench, place: str, own: OracleStep, batch: Batch, weights: Weights
-) -> Iterator[Finding]:
+def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> Iterator[Finding]:
     for product in own.products:
         where = f"{place}, {product.label}"
         for role, ratio in product.met:
@@ -232,7 +228,7 @@ def _source_faults(
         record = product.record
         if record is None:
             continue
-        for seen, given, what in _exact_sources(weights, own.sites[product.site], product.product, record, batch):
+        for seen, given, what in _exact_sources(own.sites[product.site], product.product, record, batch):
             bench.compared("numerics.tap", "sources that are the program's own")
             if seen.shape != given.shape or not bool(same_values(seen.to(given.device), given).all()):
                 role = record.a.role if seen is record.a.source else record.b.role
@@ -240,20 +236,23 @@ def _source_faults(
 
 
 def _exact_sources(
-    weights: Weights, site: Site, product: str, record: TapRecord, batch: Batch
+    site: Site, product: str, record: TapRecord, batch: Batch
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, str]]:
     """Recorded sources that must be parameters or batch tensors, bit for bit: (source, tensor, what it is)."""
-    weight = weights.get(site.parameter("weight"))
-    if product in (FPROP, DGRAD) and weight is not None:
-        yield record.b.source, weight if product == FPROP else weight.t(), "weight parameter"
+    if product in (FPROP, DGRAD):  # the oracle's own weight operand: the parameter of this step, or what was kept of it
+        yield record.b.source, site.products[product].b.source, "weight parameter"
     if product in (FPROP, WGRAD):
         for tensor in batch.inputs:
             if tensor.is_floating_point() and _is(site.x, tensor):
                 flat = tensor.reshape(site.x.shape)
-                yield (record.a.source, flat, "batch's input") if product == FPROP else (
-                    record.b.source,
-                    flat.t(),
-                    "batch's input",
+                yield (
+                    (record.a.source, flat, "batch's input")
+                    if product == FPROP
+                    else (
+                        record.b.source,
+                        flat.t(),
+                        "batch's input",
+                    )
                 )
     if product in (DGRAD, WGRAD) and site.grad_output is not None and _is(site.grad_output, batch.grad_output):
         flat = batch.grad_output.reshape(site.grad_output.shape)
@@ -266,13 +265,13 @@ def _is(own: torch.Tensor, tensor: torch.Tensor) -> bool:
 
 
 def _tie_faults(
-    bench: Bench, place: str, seen: StepTensors, own: OracleStep, records: dict[int, TapRecord], weights: Weights
+    bench: Bench, place: str, seen: StepTensors, own: OracleStep, records: dict[int, TapRecord]
 ) -> Iterator[Finding]:
     """Where a tensor of the oracle's program is the result of one product, the run's tensor is that record's output."""
     for site in own.sites:
         forward = site.products.get(FPROP)
         if forward is not None and id(forward) in records and _is(site.y, own.output):
-            yield from _output_fault(bench, place, seen.output, site, records[id(forward)], weights)
+            yield from _output_fault(bench, place, seen.output, site, records[id(forward)])
         for name, product in _gradient_products(site, own):
             tied = name in seen.grads and _is(round_to(product.quantised, bench.precision), own.grads[name])
             record = records.get(id(product))
@@ -299,14 +298,12 @@ def _same_result(grad: torch.Tensor, output: torch.Tensor, precision: Precision)
     return grad.numel() == rounded.numel() and bool(same_values(grad.reshape(rounded.shape), rounded).all())
 
 
-def _output_fault(
-    bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord, weights: Weights
-) -> Iterator[Finding]:
+def _output_fault(bench: Bench, place: str, output: torch.Tensor, site: Site, record: TapRecord) -> Iterator[Finding]:
     """Output = recorded output + bias: equal up to the one rounding that a fused bias saves."""
     product = record.output.detach().to(site.y)
     if product.numel() != output.numel() or product.shape != site.y.shape:
         return  # numerics.kernel and numerics.program report shapes
-    bias = weights.get(site.parameter("bias"))
+    bias = site.bias
     wanted = product if bias is None else product + bias.to(product)
     value = output.detach().to(wanted).reshape(wanted.shape)
     allowed = half_spacing(wanted, bench.precision)

@@ -55,12 +55,13 @@ class Memories:
         self._memories: dict[tuple[int, str], Memory] = {}
         self._pending: dict[tuple[int, str], Memory] = {}
 
-    def use(self, layer: int, role: str, recipe: Spec, amax: float) -> float:
-        """Encode scale for a tensor of this step; its amax is recorded for the next."""
+    def use(self, layer: int, role: str, recipe: Spec, amax: float | None) -> float:
+        """Encode scale for a tensor of this step; its amax is recorded for the next. None: inference has none."""
         key = (layer, role)
         memory = self._memories.setdefault(key, Memory(recipe, role))
-        memory.record(amax)
-        self._pending[key] = memory
+        if amax is not None:
+            memory.record(amax)
+            self._pending[key] = memory
         return memory.scale
 
     def update(self, *roles: str) -> None:

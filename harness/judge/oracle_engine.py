@@ -28,11 +28,13 @@ OperandNoise = Mapping[tuple[int, str], torch.Tensor]  # (site, "input" or "grad
 
 @dataclass(frozen=True)
 class Call:
-    """A linear call as the program makes it. ``recipe`` is None where no FP8 region is open."""
+    """A linear call as the program makes it. ``recipe`` is None where no FP8 region is open; ``trains``: gradients are
+    wanted, so that delayed scaling records amaxes."""
 
     layer: int
     name: str
     recipe: Spec | None
+    trains: bool = True
 
 
 class Engine(Protocol):
@@ -71,12 +73,18 @@ class RunEngine:
         self.hints, self.noise = hints, noise
         self.sites, self.trace, self.recomputed = [], [], []
 
+    def begin_pass(self) -> None:
+        """A new pass over the step's backward."""
+        for site in self.sites:
+            site.encode_scales.pop("grad_output", None)
+
     def fprop(self, call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> Forwarded:
         recipe = call.recipe if self.quantise else None
         # Detached: a site that held the program's own tensors would hold the autograd graph, which holds the provider
         # and so the site, a cycle through C++ that no garbage collector sees.
-        kept = None if bias is None else bias.detach()
+        kept = None if bias is None else bias.detach().clone()  # a later step may change it in place
         site = Site(len(self.sites), call.layer, call.name, recipe, x.detach(), y=x.new_empty(0), bias=kept)
+        site.trains = call.trains
         self.sites.append(site)
         own = round_to(x, self.precision)
         if recipe is None:
@@ -176,6 +184,8 @@ class RunEngine:
         met: list[tuple[str, float]],
     ) -> OracleOperand:
         role, source = own[0], own[1].contiguous()
+        if role == "weight":
+            source = source.detach().clone()  # the parameter itself, which a later step may change in place
         natural = product == FPROP or (product == DGRAD and role == "grad_output")
         if seen is not None and role != "weight":  # a weight is a parameter: known exactly, never hinted
             noise = self.noise.get((site.index, role))
@@ -198,7 +208,8 @@ class RunEngine:
             return None
         scale = site.encode_scales.get(role)
         if scale is None:
-            scale = self.memories.use(site.layer, role, recipe, float(source.abs().amax().item()))
+            amax = float(source.abs().amax().item()) if site.trains else None
+            scale = self.memories.use(site.layer, role, recipe, amax)
             site.encode_scales[role] = scale
         return scale
 

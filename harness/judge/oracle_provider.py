@@ -7,9 +7,9 @@ region, by an exception too, restores the entry below.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ class OracleRecipe:
 @dataclass(frozen=True)
 class _Region:
     recipe: Spec | None  # None: FP8 is off inside
+    capturing: bool = False
 
 
 class OracleLinear(torch.nn.Module):
@@ -53,10 +54,14 @@ class OracleLinear(torch.nn.Module):
         if bias:
             self.bias = torch.nn.Parameter(torch.zeros(shape[0], dtype=torch.float64, device=device))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
+        """``kept``: what stands in for the weight, whose gradient is the weight's."""
         flat = x.to(torch.float64).reshape(-1, x.shape[-1])
         w, b = self.weight.to(torch.float64), None if self.bias is None else self.bias.to(torch.float64)
-        y: torch.Tensor = _Linear.apply(flat, w, b, self.provider, self.layer)  # type: ignore[no-untyped-call]
+        if kept is not None:
+            w = _Kept.apply(w, kept.to(torch.float64))  # type: ignore[no-untyped-call]
+        trains = torch.is_grad_enabled()  # asked here: inside of a Function it is always off
+        y: torch.Tensor = _Linear.apply(flat, w, b, self.provider, self.layer, trains)  # type: ignore[no-untyped-call]
         return y.reshape(*x.shape[:-1], y.shape[-1]).to(x.dtype)
 
 
@@ -69,8 +74,9 @@ class _Linear(torch.autograd.Function):
         bias: torch.Tensor | None,
         provider: OracleProvider,
         layer: int,
+        trains: bool,
     ) -> torch.Tensor:
-        y, ctx.site = provider.call(layer, x, w, bias)
+        y, ctx.site = provider.call(layer, x, w, bias, trains)
         ctx.save_for_backward(x, w)
         ctx.provider = provider
         return y
@@ -84,7 +90,25 @@ class _Linear(torch.autograd.Function):
         dx = engine.dgrad(ctx.site, g, w) if ctx.needs_input_grad[0] else None
         dw = engine.wgrad(ctx.site, g, x) if ctx.needs_input_grad[1] else None
         db = engine.bgrad(ctx.site, g) if ctx.needs_input_grad[2] else None
-        return dx, dw, db, None, None
+        return dx, dw, db, None, None, None
+
+
+class _Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+        return kept.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return grads[0], None
+
+
+def _nothing(*args: Any) -> None:
+    """The oracle allocates nothing in advance."""
+
+
+def _without_checkpoint(function: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
+    return function(*args)
 
 
 class OracleProvider:
@@ -106,7 +130,26 @@ class OracleProvider:
         self._layers = 0
         self._names: dict[int, str] = {}
         self._regions: list[_Region] = []
+        self._kept: dict[int, tuple[Spec, torch.Tensor]] = {}  # by layer, from one step to the next
+        self._skip = False
         self._in_backward = False
+
+    @property
+    def features(self) -> Mapping[str, Callable[..., Any]]:
+        """What cases may ask for beyond the protocol (harness.program.features_of), by definition.
+
+        A checkpoint changes nothing of what is computed. Torch's is left out as well, since a reentrant one can't be
+        asked for single gradients; where a program keeps one, the engine knows a recompute as the forward it repeats.
+        A cached weight is the quantised weight of the last call that refreshed it.
+        """
+        return {
+            "checkpoint": _without_checkpoint,
+            "torch_checkpoint": _without_checkpoint,
+            "cached_linear": self._cached_linear,
+            "prepare_weight_cache": _nothing,
+            "capturing_autocast": self._capturing_autocast,
+            "skip_weight_update": self._skip_weight_update,
+        }
 
     @property
     def autocast(self) -> Autocast:
@@ -145,9 +188,32 @@ class OracleProvider:
             if not self._regions and not self._in_backward:
                 self.run.memories.update("input", "weight")
 
+    @contextmanager
+    def _capturing_autocast(self, *, enabled: bool = True, recipe: OracleRecipe | None = None) -> Iterator[None]:
+        """A region in which the skip flag, not the caller of a layer, says whether a kept weight stays."""
+        with self._autocast(enabled=enabled, recipe=recipe):
+            self._regions[-1] = replace(self._regions[-1], capturing=True)
+            yield
+
+    def _skip_weight_update(self, skip: bool, device: Any) -> None:
+        del device
+        self._skip = skip
+
+    def _cached_linear(self, layer: OracleLinear, x: torch.Tensor, first: bool) -> torch.Tensor:
+        """The layer with the weight that it kept; kept anew where it is the first micro-batch, or another recipe's."""
+        region = self._regions[-1] if self._regions else _Region(None)
+        if region.recipe is None:
+            return layer(x)  # type: ignore[no-any-return]
+        refresh = not self._skip if region.capturing else first
+        known = self._kept.get(layer.layer)
+        if refresh or known is None or known[0] != region.recipe:
+            known = self._kept[layer.layer] = (region.recipe, layer.weight.detach().clone())
+        return layer(x, known[1])  # type: ignore[no-any-return]
+
     def forget(self) -> None:
-        """Scales and amax histories as they are at first, as after the provider's ``reset``."""
+        """Scales, amax histories and the skip flag as they are at first, as after the provider's ``reset``."""
         self.run.memories = type(self.run.memories)()
+        self._skip = False
 
     def name_layers(self, model: torch.nn.Module) -> None:
         """Take the layers' names from the model, which equal those on the provider's side."""
@@ -164,8 +230,10 @@ class OracleProvider:
 
     @contextmanager
     def backward_pass(self) -> Iterator[None]:
-        """Around the backward of the running step: forwards inside are recomputed; gradients' scales move after it."""
+        """Around one backward of the running step: forwards inside are recomputed; gradients' scales move after it, so
+        that another pass over the same graph has new ones."""
         self._in_backward = True
+        self.run.begin_pass()
         try:
             yield
         finally:
@@ -183,11 +251,11 @@ class OracleProvider:
             self.engine, self.run.memories = self.run, memories
 
     def call(
-        self, layer: int, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None
+        self, layer: int, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, trains: bool = True
     ) -> tuple[torch.Tensor, int]:
         """A linear call of the program: result and site index."""
         recipe = self._regions[-1].recipe if self._regions else None
-        call = Call(layer, self._names.get(layer, f"linear{layer}"), recipe)
+        call = Call(layer, self._names.get(layer, f"linear{layer}"), recipe, trains)
         if self._in_backward:
             return self.engine.recompute(call, x, w, bias)
         return self.engine.fprop(call, x, w, bias)

@@ -75,7 +75,7 @@ class Site:
     ``stored`` keeps, per result (fprop, dgrad, wgrad, bgrad), the oracle's result minus the exact linear function of
     the program's own tensors: added to that function it replays the run, quantisation and rounding included.
     ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned,
-    ``bias`` (N,) what it had added to its product.
+    ``bias`` (N,) what it had added to its product. ``trains``: gradients were wanted.
     """
 
     index: int
@@ -90,6 +90,7 @@ class Site:
     encode_scales: dict[str, float | None] = field(default_factory=dict)
     products: dict[str, ProductRun] = field(default_factory=dict)
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
+    trains: bool = True
 
     def parameter(self, kind: str) -> str:
         """Name of the layer's ``weight`` or ``bias`` in the program's model."""

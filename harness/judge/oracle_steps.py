@@ -63,9 +63,7 @@ def forward(
     return Live(program, step, output, inputs, parameters, wanted)
 
 
-def backward(
-    provider: OracleProvider, live: Live, batch: Batch, *, retain: bool = False
-) -> Mapping[str, torch.Tensor]:
+def backward(provider: OracleProvider, live: Live, batch: Batch, *, retain: bool = False) -> Mapping[str, torch.Tensor]:
     """Gradients of all inputs and parameters that got one, float64."""
     named = {**live.inputs, **live.parameters}
     if not live.output.requires_grad:
@@ -83,18 +81,18 @@ def gradients(
 
     def one_pass() -> None:
         keep = retain or around is not None
-        found = torch.autograd.grad(
-            live.output, wanted, batch.grad_output.to(live.output), allow_unused=True, retain_graph=keep
-        )
+        with provider.backward_pass():
+            found = torch.autograd.grad(
+                live.output, wanted, batch.grad_output.to(live.output), allow_unused=True, retain_graph=keep
+            )
         for index, grad in enumerate(found):
             known = totals[index]
             totals[index] = grad if known is None or grad is None else known + grad
 
-    with provider.backward_pass():
-        if around is None:
-            one_pass()
-        else:
-            around(live.step, one_pass)
+    if around is None:
+        one_pass()
+    else:
+        around(live.step, one_pass)
     return totals
 
 

@@ -84,7 +84,11 @@ def _unsupported(j: Judging) -> tuple[str, tuple[str, str, str]]:
 def complete(j: Judging) -> Sequence[Finding]:
     """Every part that this cell owes was observed: a hole in the observations must never read as agreement."""
     obs = j.obs
-    owed: dict[str, bool] = {"eager run": obs.eager is not None, "second eager run": obs.eager_again is not None}
+    # Eager runs that are known to be wrong may have ended with an exception: numerics.eager_wrong judges which.
+    owed: dict[str, bool] = {
+        "eager run": obs.eager is not None or bool(obs.eager_errors),
+        "second eager run": obs.eager_again is not None or bool(obs.eager_errors),
+    }
     if j.raises is not None and j.raises.phase == "enter":
         return ()  # nothing can run where no region opens; error.refusal asks for the exception
     if j.raises is None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.evidence import profile_step
 from harness.observe.probe import probe
-from harness.observe.recorder import Recorder, program_settings
+from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, parameters_of, run_step, run_steps
 from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
-from harness.observe.types import LaterCall, Observations, RunSeen, StepTensors
+from harness.observe.types import ErrorSeen, LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Program, Step
 from harness.providers.protocol import Provider, TapRecord
 from harness.types import Raises
@@ -33,7 +33,8 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         obs = replace(obs, eager=run.eager(program, "after eager", timed="eager_s"))
         recorder.allow_rng_of_program()
         obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
-        with program_settings(program, recorder):
+        obs = replace(obs, eager_errors=tuple(run.wrong))
+        with recorder.under(program.settings):
             obs = replace(run.compiled(obs), batches=batches.drawn())
         run.raise_inside(program)
         return replace(obs, facts=probe(subject, recorder, program))
@@ -55,6 +56,7 @@ class _Run:
     recorder: Recorder
     batches: Batches
     raises: Raises | None
+    wrong: list[ErrorSeen] = field(default_factory=list)  # of eager runs that are known to be wrong
 
     def eager(self, program: Program | None, moment: str, timed: str = "") -> RunSeen | None:
         """All steps without compilation, under the tap; None when an exception ended them."""
@@ -64,6 +66,9 @@ class _Run:
         with self.recorder.part(phase, moment, timed=timed) as part, self.subject.provider.tap() as records:
             make = self._steps(compiled=False)
             return run_steps(program, self.batches, records, program.forward, part.enter_phase, (phase, phase), make)
+        if program.expects.eager_is_wrong and part.error is not None:
+            self.recorder.errors.remove(part.error)
+            self.wrong.append(part.error)
         return None
 
     def _steps(self, *, compiled: bool) -> MakeStep:
@@ -135,10 +140,10 @@ class _Run:
             make = self._steps(compiled=False)
             if program.update is not None:  # weights of later steps rest on all the steps before
                 for index in range(first):
-                    run_step(program, self.batches, index, program.forward, make_step=make)
+                    run_step(program, self.batches, index, _sound(program), make_step=make)
             for index, compiled in seen.items():
                 name = "profiled call" if index == first else f"steady call {index - first}"
-                eager = run_step(program, self.batches, index, program.forward, make_step=make)
+                eager = run_step(program, self.batches, index, _sound(program), make_step=make)
                 calls.append(LaterCall(name, index > first, compiled, eager))
         return tuple(calls)
 
@@ -188,8 +193,13 @@ class _Run:
             if not part.failed:
                 self.recorder.notes.append(f"compiled call {attempt} of {REFUSAL_CALLS} was not refused")
         with self.recorder.part("eager", "after the region that follows the refusals"):
-            run_step(program, self.batches, 0, program.forward, make_step=self._steps(compiled=False))
+            run_step(program, self.batches, 0, _sound(program), make_step=self._steps(compiled=False))
         return replace(obs, compile_attempts=REFUSAL_CALLS)
+
+
+def _sound(program: Program) -> Forward:
+    """What eager code computes rightly: the program's forward, but for programs that say otherwise."""
+    return program.sound if program.expects.eager_is_wrong and program.sound is not None else program.forward
 
 
 class RaisedInside(Exception):

@@ -12,7 +12,6 @@ from harness import torch_compat
 from harness.observe.errors import describe_error
 from harness.observe.state import RNG_PREFIX, compiler_settings, diff, provider_state, torch_state
 from harness.observe.types import ErrorSeen, StateDiff
-from harness.program import Program
 from harness.providers.protocol import Provider
 
 
@@ -30,18 +29,6 @@ class Part:
     def enter_phase(self, name: str) -> None:
         """From here on an exception belongs to phase ``name``."""
         self.phase = name
-
-
-@contextmanager
-def program_settings(program: Program, recorder: Recorder) -> Iterator[None]:
-    """The compiler settings that the program asks for, in force for a while: no part takes them for a leak."""
-    if not program.settings:
-        yield
-        return
-    with torch_compat.patched_compile_config(program.settings):
-        recorder.forget_settings()
-        yield
-    recorder.forget_settings()
 
 
 @dataclass
@@ -97,6 +84,14 @@ class Recorder:
         self.state_keys = max(self.state_keys, len(provided))
         return {**provided, **torch_state(rng=True), **self._settings}
 
+    @contextmanager
+    def under(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """The program's compiler settings in force for a while; they are no leak of the parts inside."""
+        with torch_compat.patched_compile_config(settings):
+            self._settings = None
+            yield
+        self._settings = None
+
     def states(self) -> Mapping[str, Any]:
         """The provider's state and torch's, without generators and compiler settings: cheap enough for each step."""
         return {**provider_state(self.provider), **torch_state(rng=False)}
@@ -111,10 +106,6 @@ class Recorder:
         if self.program_uses_rng or not rng:
             found = tuple(item for item in found if not item.key.startswith(RNG_PREFIX))
         self.diffs += found
-
-    def forget_settings(self) -> None:
-        """Due after the harness itself changed compiler settings: the next part reads them anew."""
-        self._settings = None
 
     def reset_provider(self) -> None:
         """Reset the provider; objects that compiled graphs may hold must be the same ones afterwards.

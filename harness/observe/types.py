@@ -158,6 +158,7 @@ class Observations:
     census: Census | None = None
     gemms: tuple[GemmRecord, ...] | None = None
     errors: tuple[ErrorSeen, ...] = ()
+    eager_errors: tuple[ErrorSeen, ...] = ()  # of eager runs that are known to be wrong (Expects.eager_is_wrong)
     compile_attempts: int = 0  # compiled calls tried when a refusal is expected
     facts: tuple[Fact, ...] | None = None  # None: the case has no probes at this evidence level
     state_diffs: tuple[StateDiff, ...] = ()

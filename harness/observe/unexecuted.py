@@ -11,7 +11,7 @@ import torch
 from harness import torch_compat
 from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.probe import probe
-from harness.observe.recorder import Recorder, program_settings
+from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, MakeStep, run_step
 from harness.observe.subject import REFUSAL_CALLS, Subject, as_arch
 from harness.observe.types import ErrorSeen, Observations
@@ -71,7 +71,7 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
         # The steps that the numerics would need, and one more call than the first: the second meets what it cached.
         steps = max(MINIMUM_TRACED, program.expects.steps)
         calls, phase = (steps, "trace") if raises is None else (REFUSAL_CALLS, raises.phase)
-        with CensusObserver(subject.provider.fp8_ops) as observer, program_settings(program, recorder):
+        with CensusObserver(subject.provider.fp8_ops) as observer, recorder.under(program.settings):
             compiled = subject.compile(program, observer, backend)
             for index in range(calls):
                 # Snapshots hold real tensors and are taken outside the fake mode.

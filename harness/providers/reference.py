@@ -41,6 +41,7 @@ class ReferenceProvider:
     fp8_ops = frozenset({"fp8ref::linear", "fp8ref::linear_cached"})
     autocast = staticmethod(fp8.autocast)
     features: Mapping[str, Callable[..., Any]] = {
+        "checkpoint": fp8.checkpoint,
         "cached_linear": _cached_linear,
         "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
         "capturing_autocast": functools.partial(fp8.autocast, _graph=True),

@@ -44,7 +44,7 @@ class TELinear(torch.nn.Module):
     ``F.linear``.
 
     Parameters ``weight`` (out_features, in_features) and ``bias`` (out_features), both of ``dtype``. The bias is added
-    outside the quantised product, in that dtype.
+    outside the quantised product, in that dtype. Under ``torch.autocast`` all but the weight is in its dtype instead.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class TELinear(torch.nn.Module):
             return functional.linear(x, self.weight, self.bias)
         recipe = self._manager.get_fp8_recipe()
         flat = x.reshape(-1, x.shape[-1])
+        if torch.is_autocast_enabled(x.device.type):  # as Transformer Engine's modules do; a weight keeps its dtype
+            flat = flat.to(torch.get_autocast_dtype(x.device.type))
         if recipe.delayed():
             self._check_support(recipe)
             # Dynamo keeps out, as it does of Transformer Engine's own modules. Traced code was refused a line above.
@@ -83,7 +85,7 @@ class TELinear(torch.nn.Module):
                 te_recipes.note(recipe)
             y = torch.ops.fp8te.linear(flat, self.weight, TERecipeKey(te_recipes.text_of(recipe)))
         y = y.reshape(*x.shape[:-1], self.out_features)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
     def _forward_delayed(self, flat: torch.Tensor, recipe: Any) -> torch.Tensor:
         if self._delayed is None or self._delayed.text != te_recipes.text_of(recipe):
@@ -118,4 +120,4 @@ class _DelayedLinear(torch.autograd.Function):
         grad_x, grad_weight = te_ops.backward(grad.contiguous(), saved, ctx.delayed.text, ctx.delayed.quantizers)
         if ctx.first:
             te_stack.module("pytorch.quantization").FP8GlobalStateManager.reduce_and_update_fp8_tensors(forward=False)
-        return grad_x, grad_weight, None, None
+        return grad_x, None if grad_weight is None else grad_weight.to(weight.dtype), None, None

@@ -73,13 +73,13 @@ def quantised(tensor: torch.Tensor, quantizer: Any) -> Any:
 
 
 def fprop(x: torch.Tensor, weight: torch.Tensor, text: str, quantizers: Quantizers) -> tuple[torch.Tensor, Any, Any]:
-    """x (M, K) @ weight (N, K).T in the weight's dtype; beside it input and weight as a backward wants them."""
+    """x (M, K) @ weight (N, K).T in the dtype of x; beside it input and weight as a backward wants them."""
     functional = te_stack.module("pytorch.ops.basic.basic_linear").BasicLinear._functional_forward
     with te_tap.computing(Product(text, "fprop", Source("input", x), Source("weight", weight), weight)):
         y, x_quantised, w_quantised = functional(
             input=x,
             weight=weight,
-            dtype=weight.dtype,
+            dtype=x.dtype,
             with_quantized_compute=True,
             input_quantizer=quantizers.input,
             weight_quantizer=quantizers.weight,
@@ -101,7 +101,7 @@ class Saved:
 def backward(
     grad: torch.Tensor, saved: Saved, text: str, of: Quantizers
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Gradients of x (M, K) and of the weight (N, K), in the weight's dtype, from grad (M, N)."""
+    """Gradients of x (M, K) and of the weight (N, K), in the dtype of grad (M, N)."""
     functional = te_stack.module("pytorch.ops.basic.basic_linear").BasicLinear._functional_backward
     wants_x, wants_weight = saved.w_quantised is not None, saved.x_quantised is not None
     weight, products = saved.weight, []
@@ -118,7 +118,7 @@ def backward(
             weight=saved.w_quantised,
             input_requires_grad=wants_x,
             weight_requires_grad=wants_weight,
-            dtype=weight.dtype,
+            dtype=grad.dtype,
             with_quantized_compute=True,
             input_quantizer=of.input,
             weight_quantizer=of.weight,
@@ -157,15 +157,15 @@ def _present(result: torch.Tensor | None) -> torch.Tensor:
 
 
 def _fake_linear(x: torch.Tensor, weight: torch.Tensor, key: TERecipeKey) -> torch.Tensor:
-    return x.new_empty((x.shape[0], weight.shape[0]), dtype=weight.dtype)
+    return x.new_empty((x.shape[0], weight.shape[0]))
 
 
 def _fake_dgrad(grad: torch.Tensor, weight: torch.Tensor, key: TERecipeKey) -> torch.Tensor:
-    return grad.new_empty((grad.shape[0], weight.shape[1]), dtype=weight.dtype)
+    return grad.new_empty((grad.shape[0], weight.shape[1]))
 
 
 def _fake_wgrad(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, key: TERecipeKey) -> torch.Tensor:
-    return weight.new_empty(weight.shape)
+    return grad.new_empty(weight.shape)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -176,8 +176,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
 def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     grad_x = torch.ops.fp8te.dgrad(grad, weight, ctx.key) if ctx.needs_input_grad[0] else None
-    grad_weight = torch.ops.fp8te.wgrad(grad, x, weight, ctx.key) if ctx.needs_input_grad[1] else None
-    return grad_x, grad_weight, None
+    if not ctx.needs_input_grad[1]:
+        return grad_x, None, None
+    return grad_x, torch.ops.fp8te.wgrad(grad, x, weight, ctx.key).to(weight.dtype), None
 
 
 def _install(name: str, implementation: Any, fake: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -35,6 +36,12 @@ class TransformerEngineProvider:
         """The library's own ``te.autocast``."""
         autocast: Autocast = te_stack.module("pytorch").autocast
         return autocast
+
+    @property
+    def features(self) -> Mapping[str, Callable[..., Any]]:
+        """What cases may ask for beyond the protocol: the library's own checkpoint, in the form that remembers."""
+        checkpoint = getattr(te_stack.module("pytorch"), "checkpoint", None)
+        return {} if checkpoint is None else {"checkpoint": functools.partial(checkpoint, use_reentrant=False)}
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions, what each recipe can do here, and the environment variables that change Transformer Engine."""

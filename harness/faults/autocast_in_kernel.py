@@ -1,0 +1,32 @@
+"""torch.autocast reaches into the operators, and rounds what a kernel keeps in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from harness.faults.fault import Fault
+from harness.faults.patching import patched
+from harness.providers.protocol import Provider
+
+
+@contextmanager
+def _apply(provider: Provider) -> Iterator[Provider]:
+    from harness.fp8 import ops
+
+    def inside(device: str) -> AbstractContextManager[Any]:
+        del device
+        return nullcontext()
+
+    with patched(ops, "outside_autocast", inside):
+        yield provider
+
+
+FAULT = Fault(
+    name="autocast_in_kernel",
+    breaks="operators compute under torch.autocast what they mean to compute in float32",
+    caught_by="numerics.kernel",
+    apply=_apply,
+    where={"case": "amp", "variant": "around"},
+)
