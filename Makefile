@@ -1,5 +1,5 @@
-# make run: judge configs/ci.yaml on this machine.   make test: the tests of the harness itself.
-# Both make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
+# make run: judge configs/ci.yaml on this machine.   make l0: every case, in five minutes.
+# make test: the tests of the harness itself.   All make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,10 +8,13 @@ STAMP := $(VENV)/installed
 MATRIX ?= ci.yaml
 ARGS ?=
 
-.PHONY: run test lint clean
+.PHONY: run l0 test lint clean
 
 run: $(STAMP)
 	$(BIN)/python runner.py --matrix $(MATRIX) $(ARGS)
+
+l0: $(STAMP)
+	$(BIN)/python runner.py --matrix l0.yaml $(ARGS)
 
 test: lint
 	$(BIN)/python -m pytest -n 2

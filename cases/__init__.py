@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 from harness.types import NESTINGS, RECIPES, CaseEntry
 
+# Recipes that compile at all (NVIDIA/TransformerEngine#2759).
+COMPILES = tuple(name for name in RECIPES if name != "delayed_scaling")
+
 CASES: Mapping[str, CaseEntry] = {
     "toy_linear": CaseEntry("cases.toy_linear:CASE", nestings=NESTINGS),
     "amp": CaseEntry("cases.amp:CASE", variants=("around", "inside", "in_region", "backward_under")),
@@ -37,7 +40,9 @@ CASES: Mapping[str, CaseEntry] = {
     ),
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(
-        "cases.stack:CASE", variants=("whole", "shared", "by_module"), pair=("whole", "shared", "by_module")
+        "cases.stack:CASE",
+        variants=("whole", "shared", "normed", "by_module"),
+        pair=("whole", "shared", "normed", "by_module"),
     ),
     "backward_outside": CaseEntry(
         "cases.backward_outside:CASE",
@@ -69,5 +74,26 @@ CASES: Mapping[str, CaseEntry] = {
     ),
     "mode_switch": CaseEntry(
         "cases.mode_switch:CASE", variants=("train_first", "eval_first", "no_grad_first", "inference_first")
+    ),
+    "recipe_switch": CaseEntry(
+        "cases.recipe_switch:CASE",
+        variants=("inside", "around", "held", "mutated"),
+        recipes=COMPILES,
+    ),
+    "disabled": CaseEntry(
+        "cases.disabled:CASE", variants=("before", "inside", "around", "given"), pair=("inside", "around")
+    ),
+    "default_recipe": CaseEntry("cases.default_recipe:CASE", variants=("alone", "inside")),
+    "delayed_scaling": CaseEntry(
+        "cases.delayed_scaling:CASE",
+        variants=("inside", "around", "nested", "checkpoint", "try_except", "resized"),
+        recipes=("delayed_scaling",),
+        pair=("nested",),
+    ),
+    "unsupported_recipe": CaseEntry("cases.unsupported_recipe:CASE", pair=("",)),
+    "exception": CaseEntry(
+        "cases.exception:CASE",
+        variants=("python", "op", "nested", "swallowed", "backward"),
+        pair=("nested", "swallowed"),
     ),
 }

@@ -53,5 +53,10 @@ CASE = Case(
     name="autocast_outside",
     build=build,
     catches="a graph of one setting that runs under another, and a setting that is compiled twice",
-    answers=("pytorch/pytorch#169253", "pytorch/pytorch#128319", "NVIDIA/TransformerEngine#308"),
+    answers=(
+        "pytorch/pytorch#169253",
+        "pytorch/pytorch#128437",
+        "pytorch/pytorch#128319",
+        "NVIDIA/TransformerEngine#308",
+    ),
 )

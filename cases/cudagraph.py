@@ -221,7 +221,7 @@ def _capturing(ctx: CaseContext, layers: Layers) -> Forward:
 def _forward(autocast: Callable[..., object], apply: Callable[..., torch.Tensor], layers: Layers) -> Forward:
     def forward(recipes: tuple[object, ...], x: torch.Tensor, enabled: bool = True) -> torch.Tensor:
         with autocast(enabled=enabled, recipe=recipes[0]):  # type: ignore[attr-defined]
-            return apply(layers[1], torch.relu(apply(layers[0], x)))
+            return apply(layers[1], torch.nn.functional.gelu(apply(layers[0], x)))
 
     return forward
 

@@ -140,5 +140,5 @@ CASE = Case(
     name="dynamic_shapes",
     build=build,
     catches="a recompilation for each batch, sizes baked into a graph, batches off alignment that are not refused",
-    answers=("pytorch/pytorch#129521", "pytorch/pytorch#161127", "NVIDIA/TransformerEngine#2157"),
+    answers=("pytorch/pytorch#129521", "pytorch/pytorch#161127"),
 )

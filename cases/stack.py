@@ -1,7 +1,11 @@
-"""An MLP of ToyLinears: one recipe a layer, a weight used twice, compiled as a whole or module by module.
+"""An MLP of ToyLinears: one recipe a layer, a weight used twice, norms, compiled as a whole or module by module.
 
-Catches: a recipe that belongs to another layer, a gradient of a shared weight that overwrites instead of adding, a
-module compiled once for each instance where equal shapes can share a graph.
+Catches: a recipe that belongs to another layer, a gradient of a shared weight that overwrites instead of adding, a norm
+that compiled code hands to a quantiser in more precision than eager does (pytorch/pytorch#150859), a module compiled
+once for each instance where equal shapes can share a graph.
+
+Activations are smooth: at the step of a ReLU's gradient a rounding decides between a gradient and none, and a correct
+kernel is then off by the whole of it (measured on an H200).
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.nn.functional import relu
+from torch.nn.functional import gelu, rms_norm
 
 from cases.toy_linear import Layers, linears_of, rows_of
 from harness.program import Case, CaseContext, Expects, Program, Step
@@ -25,7 +29,7 @@ def _whole(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
     def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
         for index, layer in enumerate(layers):
             with autocast(enabled=True, recipe=recipes[index % 2]):
-                x = relu(layer(x))
+                x = gelu(layer(x))
         return x
 
     return forward
@@ -38,7 +42,20 @@ def _shared(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
     def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
         for recipe in recipes:
             with autocast(enabled=True, recipe=recipe):
-                x = relu(layers[1](relu(layers[0](x))))
+                x = gelu(layers[1](gelu(layers[0](x))))
+        return x
+
+    return forward
+
+
+def _normed(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
+    """A norm before each layer: fused into a quantiser, it may keep a precision that eager rounds away."""
+    autocast = ctx.provider.autocast
+
+    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        for index, layer in enumerate(layers):
+            with autocast(enabled=True, recipe=recipes[index % 2]):
+                x = layer(rms_norm(x, x.shape[-1:]))
         return x
 
     return forward
@@ -51,7 +68,7 @@ def _one_layer(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
 
     def forward(recipes: tuple[object], layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         with autocast(enabled=True, recipe=recipes[0]):
-            return relu(layer(x))
+            return gelu(layer(x))
 
     return forward
 
@@ -70,6 +87,7 @@ def _by_module(layers: Layers) -> Callable[[Step], torch.Tensor]:
 VARIANTS = {
     "whole": (_whole, DEPTH, "oioi"),
     "shared": (_shared, 2, "ooii"),
+    "normed": (_normed, DEPTH, "oioi"),
     "by_module": (_one_layer, DEPTH, "oioi"),
 }
 
@@ -102,5 +120,10 @@ CASE = Case(
     name="stack",
     build=build,
     catches="another layer's recipe, a lost gradient of a shared weight, a graph for each instance of a module",
-    answers=("NVIDIA/TransformerEngine#93", "NVIDIA/TransformerEngine#705", "pytorch/ao#2586"),
+    answers=(
+        "NVIDIA/TransformerEngine#93",
+        "NVIDIA/TransformerEngine#705",
+        "pytorch/ao#2586",
+        "pytorch/pytorch#150859",
+    ),
 )

@@ -20,7 +20,8 @@ class CaseContext:
     """All that a case may use to build its program.
 
     ``provider`` is the FP8 implementation under test *or* the judge's oracle: the same builder makes both programs,
-    so a case never describes its arithmetic twice.
+    so a case never describes its arithmetic twice. ``told``: what the provider under test says of itself, as plain
+    values (:attr:`Case.asks`); the oracle's program gets the same.
     """
 
     provider: ProgramProvider
@@ -28,6 +29,7 @@ class CaseContext:
     inner: Spec | None
     device: torch.device
     dtype: torch.dtype
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,21 @@ def available(provider: Provider, axes: Axes, arch: str) -> str:
     return ""
 
 
+def nothing(provider: Provider, axes: Axes, arch: str) -> Mapping[str, Any]:
+    """The default of :attr:`Case.asks`: the program is the same whatever the provider says."""
+    del provider, axes, arch
+    return {}
+
+
 @dataclass(frozen=True)
 class Case:
     """A registered case. ``answers`` are public reports (``repository#number``) that the case rests on.
 
     ``unavailable(provider, axes, arch)`` says why this provider or machine can't run the cell, which is then skipped
     with that reason; an empty string where it can (:func:`lacks` words it for a missing feature).
+    ``asks(provider, axes, arch)`` is called once, where the cell is available: answers of the provider under test that
+    the program depends on and no specification settles (its default recipe, whether its recipes can be changed). They
+    must be plain values, never anything that computes, and reach both programs as ``ctx.told``, and the judge.
     """
 
     name: str
@@ -183,6 +194,7 @@ class Case:
     catches: str
     answers: tuple[str, ...] = ()
     unavailable: Callable[[Provider, Axes, str], str] = available
+    asks: Callable[[Provider, Axes, str], Mapping[str, Any]] = nothing
 
 
 def features_of(provider: ProgramProvider) -> Mapping[str, Callable[..., Any]]:

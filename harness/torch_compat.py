@@ -164,7 +164,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 def in_backward() -> bool:
     """True while this thread executes an autograd graph: a forward operator that runs then is a recompute."""
-    return bool(torch._C._current_graph_task_id() != -1)  # 2.11, 2.13, 2.14
+    return running_backward() != -1
 
 
 def running_backward() -> int:
@@ -173,7 +173,7 @@ def running_backward() -> int:
 
 
 def after_backward(callback: Callable[[], None]) -> None:
-    """Call ``callback`` when the running backward pass ends. Only valid inside one."""
+    """Call ``callback`` when the running backward pass ends; never, if it fails. Only valid inside one."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)  # 2.11, 2.13, 2.14
 
 

@@ -182,6 +182,34 @@ def test_the_global_buffers_are_empty_between_steps() -> None:
             y.sum().backward()
 
 
+def test_a_backward_pass_that_fails_leaves_the_buffers_empty_and_counts_in_the_next() -> None:
+    layer, state = weight_of(0.5), Manager.quantization_state
+
+    def fail(grad: torch.Tensor) -> None:
+        raise ZeroDivisionError
+
+    x = torch.full((16, 16), 7.0, dtype=torch.bfloat16, requires_grad=True)
+    x.register_hook(fail)
+    with fp8.autocast(recipe=fp8.DelayedScaling()):
+        y = layer(x)
+    with pytest.raises(ZeroDivisionError):
+        y.backward(torch.full_like(y, 4.0))
+    assert state.global_amax_buffer == state.global_scale_buffer == state.autocast_arguments == {}
+    assert scales(layer)[2] == 1.0
+    step(layer, fp8.DelayedScaling(), 7.0, 2.0)
+    assert scales(layer)[2] == 57344 / 4, "the failed pass had seen 4, the one after it 2"
+
+
+def test_a_layer_that_backward_meets_twice_is_updated_once() -> None:
+    layer = weight_of(0.5)
+    x = torch.full((16, 16), 7.0, dtype=torch.bfloat16, requires_grad=True)
+    with fp8.autocast(recipe=fp8.DelayedScaling(amax_history_len=3)):
+        y = torch.cat((layer(x), layer(x)))
+    y.backward(torch.cat((torch.full((16, 16), 4.0), torch.full((16, 16), 2.0))).to(y.dtype))
+    assert layer.delayed is not None
+    assert layer.delayed.history[:, 2].tolist() == [0.0, 0.0, 4.0]
+
+
 def test_a_changed_history_length_keeps_what_was_recorded() -> None:
     layer = weight_of(0.5)
     step(layer, fp8.DelayedScaling(amax_history_len=2), 7.0, 1.0)

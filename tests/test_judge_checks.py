@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from harness.observe.types import Break, CallSeen, Fact, StateDiff
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord
 from harness.types import Budgets, Evidence, Expectation, Raises
-from tests.support.judging import INNER, LINEARS, OUTER, clean_run, error, judging
+from tests.support.judging import INNER, LINEARS, OUTER, clean_run, error, judging, record
 
 BF16 = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "high_precision")
 NATIVE = GemmRecord("aten::_scaled_mm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_native")
@@ -70,6 +71,20 @@ ALONE: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("name", "broken"), ALONE, ids=[f"{i}-{name}" for i, (name, _) in enumerate(ALONE)])
 def test_check_fires_alone(name: str, broken: Mapping[str, Any]) -> None:
     assert fired(judging(**broken)) == {name}
+
+
+def test_a_recipe_with_other_fields_has_the_level_of_its_kind() -> None:
+    """A case may run recipes beside the cell's own: support is known by label for those of the cell alone."""
+    other = f"{OUTER}(power_2_scale=true)"
+    run = clean_run((other,) * 3)
+    emulated = {
+        "support": {OUTER: ("emulated", "", "")},
+        "expects": Expects((other,) * 3),
+        "eager": run,
+        "compiled": run,
+    }
+    assert fired(judging(**emulated, gemms=(EMULATED,) * 9)) == set()
+    assert fired(judging(**emulated, gemms=(NATIVE,) * 9)) == {"fp8.gemms"}
 
 
 def test_every_check_has_a_test_that_makes_it_fail() -> None:
@@ -235,3 +250,24 @@ def test_eager_runs_that_ended_as_documented_are_not_missing() -> None:
     assert fired(judging(**known, eager_errors=(error("backward"),))) == set()
     wrong = judging(**known, eager_errors=(error("backward"),), compiled=clean_run((OUTER, OUTER, OUTER)))
     assert fired(wrong) == {"fp8.recipe_seen"}
+
+
+class TestOrderOfWgrads:
+    """Nothing waits for a wgrad: Inductor runs those of a step as it likes, but the same ones, and nobody else does."""
+
+    def judge(self, wgrads: tuple[str, ...], run: str = "compiled", backend: str = "inductor") -> set[str]:
+        clean = clean_run()
+        kept = tuple(item for item in clean.records if item.product != "wgrad")
+        changed = dataclasses.replace(clean, records=(*kept, *(record(label, "wgrad") for label in wgrads)))
+        return fired(judging(axes={"backend": backend}, **{run: changed}))
+
+    def test_another_order(self) -> None:
+        assert self.judge((INNER, OUTER, OUTER)) == set()
+
+    @pytest.mark.parametrize("wgrads", [(OUTER, OUTER, OUTER), (INNER, INNER, OUTER), (OUTER, INNER), (OUTER,) * 4])
+    def test_other_recipes(self, wgrads: tuple[str, ...]) -> None:
+        assert self.judge(wgrads) == {"fp8.recipe_seen"}
+
+    @pytest.mark.parametrize(("run", "backend"), [("eager", "inductor"), ("compiled", "aot_eager")])
+    def test_another_order_elsewhere(self, run: str, backend: str) -> None:
+        assert self.judge((INNER, OUTER, OUTER), run, backend) == {"fp8.recipe_seen"}

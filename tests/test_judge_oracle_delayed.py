@@ -72,3 +72,17 @@ def test_memories_update_only_what_took_part_and_only_its_own_direction() -> Non
     memories.update("input", "weight")
     memories.update("input", "weight")  # nothing took part since: nothing moves
     assert memories.use(0, "input", recipe, 1.0) == 224.0
+
+
+def test_another_recipe_goes_on_with_what_was_recorded() -> None:
+    memories = Memories()
+    for amax, length in ((2.0, 3), (4.0, 3), (1.0, 5)):
+        memories.use(0, "input", delayed(amax_history_len=length), amax)
+        memories.update("input", "weight")
+    memory = memories._memories[0, "input"]
+    # [running, 2, 4] with two rows of zeros behind, the running step's 1 at the end after the update.
+    assert (memory.scale, memory.history) == (112.0, [0.0, 4.0, 0.0, 0.0, 1.0])
+    shorter = delayed(amax_history_len=2, margin=1)
+    assert memories.use(0, "input", shorter, 8.0) == 112.0
+    memories.update("input", "weight")
+    assert (memory.scale, memory.history) == (448.0 / 8.0 / 2.0, [0.0, 8.0])

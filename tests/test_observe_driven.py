@@ -15,7 +15,7 @@ from harness.judge.verdict import run_checks
 from harness.observe.types import Fact, Observations
 from harness.probing import Probing
 from harness.program import Expects, Program, Step, StepExpects
-from harness.types import Axes, Cell, Evidence
+from harness.types import Axes, Cell, Evidence, Raises
 from tests.support.fake_provider import STATE, FakeProvider, Recipe, autocast
 from tests.support.observing import Region, axes, observe, with_layers
 
@@ -243,6 +243,21 @@ def test_a_documented_refusal_is_met_through_the_drive() -> None:
 
     obs = observe(axes("delayed_scaling", backend="eager"), changes=driven(drive), provider=FakeProvider())
     assert {error.type for error in obs.errors} == {"InternalTorchDynamoError"}
+
+
+@pytest.mark.parametrize(("level", "arch"), [(Evidence.NATIVE, "cpu"), (Evidence.TRACED, "sm100")])
+def test_a_refusal_is_asked_of_the_first_setting_alone(level: Evidence, arch: str) -> None:
+    """A later step may have another setting, which compiles: each call that must be refused is a first step."""
+
+    def drive(step: Step) -> torch.Tensor:
+        others = tuple(Recipe("plain") for _ in step.recipes)
+        return step.forward(others if step.index % 2 else step.recipes, *step.inputs)
+
+    cell = axes("delayed_scaling", arch=arch, backend="eager")
+    raises = Raises("RuntimeError", "not supported under torch.compile")
+    obs = observe(cell, level=level, arch=arch, changes=driven(drive, raises=raises, steps=2))
+    assert [error.phase for error in obs.errors] == ["compile"] * 3
+    assert "error.refusal" not in checks(cell, obs)
 
 
 def test_steps_default_to_the_constant_program() -> None:

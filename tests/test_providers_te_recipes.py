@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.providers import te_recipes, te_stack
 from harness.providers.te_key import TERecipeKey
@@ -136,3 +137,26 @@ def test_fields_are_those_of_the_plan() -> None:
         planned = set(RECIPE_MODELS[name].model_fields) - {"name"}
         assert planned == set(te_recipes.KINDS[name].fields), name
     assert set(itertools.chain(OTHERS)) == set(te_recipes.KINDS)
+
+
+@pytest.mark.parametrize(("name", "field"), [item for item in ONE_FIELD if item[0] != "delayed_scaling"])
+def test_compiled_code_guards_on_every_field(name: str, field: str) -> None:
+    """Dynamo folds ``str()`` of an object without a guard (torch 2.11, 2.13): a second recipe would get the first's."""
+    seen: list[str] = []
+
+    def tell(recipe: object, x: torch.Tensor) -> torch.Tensor:
+        seen.append(te_recipes.text_of(recipe))
+        return x + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(tell, backend="eager", fullgraph=True)
+    specs = [spec(name), spec(name, **{field: OTHERS[name][field]}), spec(name)]
+    for each in specs:
+        compiled(te_recipes.make(each), torch.ones(1))
+    assert seen == [te_recipes.text_of(te_recipes.make(each)) for each in specs]
+    assert seen[0] == seen[2] != seen[1]
+
+
+def test_keys_hold_the_library_s_own_register_key() -> None:
+    recipe = te_recipes.make(spec("float8_current_scaling"))
+    assert te_recipes.keys_of(recipe) == (te_recipes.text_of(recipe), f"{recipe}:None")

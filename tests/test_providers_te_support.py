@@ -138,3 +138,22 @@ def test_inside_a_pretence_beliefs_are_of_that_architecture() -> None:
         assert te_support.supports(Spec("mxfp8_block_scaling"), "sm100").level == "native"
         assert te_support.supports(Spec("mxfp8_block_scaling"), "sm90").level == "unsupported"
         assert answers() == BLACKWELL
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted"),
+    [("sm90", "delayed_scaling"), ("sm100", "mxfp8_block_scaling"), ("sm120", "float8_current_scaling")],
+)
+def test_the_default_recipe_is_the_library_s_own_choice(arch: str, wanted: str) -> None:
+    assert te_support.default_recipe(arch) == Spec(wanted)
+    assert te_support.pretended() == ""
+    with te_support.pretend(arch):
+        assert te_support.default_recipe(arch) == Spec(wanted)
+
+
+def test_a_manager_that_chooses_the_default_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = quantization()
+    choose = staticmethod(module.Float8CurrentScaling)
+    monkeypatch.delattr(module, "get_default_fp8_recipe")
+    monkeypatch.setattr(module.FP8GlobalStateManager, "get_default_fp8_recipe", choose, raising=False)
+    assert te_support.default_recipe("sm90") == Spec("float8_current_scaling")

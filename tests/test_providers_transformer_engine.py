@@ -14,7 +14,7 @@ from harness.judge.calibrate import observe_eager
 from harness.judge.numerics import judge_numerics
 from harness.observe.state import diff
 from harness.plan.ids import cell_id, inner_of
-from harness.providers import te_operands, te_stack
+from harness.providers import te_operands, te_recipes, te_stack
 from harness.providers.protocol import Operand, TapRecord
 from harness.providers.te_key import TERecipeKey
 from harness.providers.transformer_engine import TransformerEngineProvider
@@ -190,7 +190,7 @@ def test_an_operator_is_given_the_recipe_and_never_asks_the_state(provider: Tran
     x, weight = batch().detach(), torch.randn(128, 256, dtype=torch.bfloat16)
     assert not te_stack.module("pytorch.quantization").FP8GlobalStateManager.is_fp8_enabled()
     with provider.tap() as records:
-        torch.ops.fp8te.linear(x, weight, TERecipeKey(str(recipe)))
+        torch.ops.fp8te.linear(x, weight, TERecipeKey(te_recipes.text_of(recipe)))
     assert [r.recipe for r in records] == [CURRENT.label]
     with pytest.raises(RuntimeError, match="no provider made"):
         torch.ops.fp8te.linear(x, weight, TERecipeKey("a recipe of nobody"))

@@ -52,6 +52,7 @@ class DelayedTensors:
     """Scales and histories of one module, all float32 on the weight's device.
 
     ``scale`` (3,): encode scales of input, weight, output gradient. ``history`` (length, 3): row 0 is the running step.
+    ``backward_pass``: the pass that updates the gradient's part, or has done so.
     """
 
     def __init__(self, length: int, device: torch.device) -> None:
@@ -103,7 +104,7 @@ def forward_scales(state: FP8GlobalState, tensors: DelayedTensors) -> torch.Tens
 
 
 def register(state: FP8GlobalState, direction: str, tensors: DelayedTensors, recipe: Recipe, group: Any) -> None:
-    """Note that ``tensors`` took part in the open region or the running backward pass; only the first time counts."""
+    """Note that ``tensors`` took part in the open region or the ended backward pass; only the first time counts."""
     history, scale = tensors.view(direction)
     for key, histories in state.global_amax_history_buffer.items():
         if key.startswith(direction) and any(known.data_ptr() == history.data_ptr() for known in histories):

@@ -256,13 +256,13 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def replace_section(page: str, machine: str, text: str) -> str:
-    """``page`` with the machine's section replaced, or added at the end; every other line stays.
+def replace_section(page: str, machine: str, text: str, *, kind: str = "calibration") -> str:
+    """``page`` with the section of this kind and name replaced, or added at the end; every other line stays.
 
     Raises:
         ValueError: the page has one marker of the section without the other, or more than one section of this name.
     """
-    first, last = f"<!-- calibration: {machine} -->", f"<!-- end of calibration: {machine} -->"
+    first, last = f"<!-- {kind}: {machine} -->", f"<!-- end of {kind}: {machine} -->"
     block = f"{first}\n{text.strip()}\n{last}\n"
     if page.count(first) == page.count(last) == 0:
         return f"{page.rstrip()}\n\n{block}" if page.strip() else block

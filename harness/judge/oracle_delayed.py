@@ -27,6 +27,15 @@ class Memory:
     def __post_init__(self) -> None:
         self.history = self.history or [0.0] * int(settings(self.recipe)["amax_history_len"])
 
+    def follow(self, recipe: Spec) -> None:
+        """Go on under a recipe with other fields: what was recorded stays, in as many rows as the recipe has.
+
+        Rows are cut off, or added as zeros, at the end (Transformer Engine's ``adjust_amax_history_length``).
+        """
+        if recipe != self.recipe:
+            length = int(settings(recipe)["amax_history_len"])
+            self.recipe, self.history = recipe, (self.history + [0.0] * length)[:length]
+
     def record(self, amax: float) -> None:
         """Fold ``amax`` into the running step (NaN stays)."""
         if not amax <= self.history[0]:
@@ -59,6 +68,7 @@ class Memories:
         """Encode scale for a tensor of this step; its amax is recorded for the next. None: inference has none."""
         key = (layer, role)
         memory = self._memories.setdefault(key, Memory(recipe, role))
+        memory.follow(recipe)
         if amax is not None:
             memory.record(amax)
             self._pending[key] = memory

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import precision_of
@@ -133,6 +134,12 @@ class OracleProvider:
         self._kept: dict[int, tuple[Spec, torch.Tensor]] = {}  # by layer, from one step to the next
         self._skip = False
         self._in_backward = False
+        self._default: Spec | None = None
+
+    def assume_default_recipe(self, spec: Spec) -> None:
+        """A region that names no recipe has this one: no specification says which, so a case has to."""
+        settings(spec)
+        self._default = spec
 
     @property
     def features(self) -> Mapping[str, Callable[..., Any]]:
@@ -140,9 +147,11 @@ class OracleProvider:
 
         A checkpoint changes nothing of what is computed. Torch's is left out as well, since a reentrant one can't be
         asked for single gradients; where a program keeps one, the engine knows a recompute as the forward it repeats.
-        A cached weight is the quantised weight of the last call that refreshed it.
+        A cached weight is the quantised weight of the last call that refreshed it. Made anew each time: kept, it would
+        be a cycle.
         """
         return {
+            "assume_default_recipe": self.assume_default_recipe,
             "checkpoint": _without_checkpoint,
             "torch_checkpoint": _without_checkpoint,
             "cached_linear": self._cached_linear,
@@ -178,9 +187,10 @@ class OracleProvider:
 
     @contextmanager
     def _autocast(self, *, enabled: bool = True, recipe: OracleRecipe | None = None) -> Iterator[None]:
-        if enabled and recipe is None:
+        spec = self._default if recipe is None else recipe.spec
+        if enabled and spec is None:
             raise OracleUnsupported("the program enters a region with the library's default recipe")
-        self._regions.append(_Region(recipe.spec if enabled and recipe is not None else None))
+        self._regions.append(_Region(spec if enabled else None))
         try:
             yield
         finally:

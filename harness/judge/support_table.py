@@ -10,9 +10,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.types import Finding
+from harness.types import Finding, Spec
 
 CHECK = "support.belief"
+DEFAULT_CHECK = "support.default"
 
 CudaVersion = tuple[int, int]
 
@@ -107,6 +108,11 @@ TABLE: Mapping[str, Mapping[str, Row]] = {
     },
 }
 
+_TE_DEFAULT = (
+    "Transformer Engine 2.20, get_default_fp8_recipe: MXFP8 where it is available, else current scaling on compute "
+    "capability 12.x, else delayed scaling (NVIDIA/TransformerEngine#1939: it once was MXFP8 on 12.x, which refuses it)"
+)
+
 _ALLOWED: Mapping[Native, tuple[str, ...]] = {
     Native.YES: ("native",),
     Native.NO: ("emulated", "unsupported"),
@@ -156,3 +162,22 @@ def judge_support(
             where=f"{recipe} on {arch}{toolkit}",
         )
     ]
+
+
+def default_recipe(arch: str, cuda: CudaVersion | None) -> str:
+    """Name of the recipe of a region that names none, on the resolved ``arch`` (Transformer Engine's rule).
+
+    Raises:
+        KeyError: not an architecture of the table.
+    """
+    if arch != "sm120" and native("mxfp8_block_scaling", arch, cuda) is Native.YES:
+        return "mxfp8_block_scaling"
+    return "float8_current_scaling" if arch == "sm120" else "delayed_scaling"
+
+
+def judge_default(claimed: Spec, arch: str, cuda: CudaVersion | None) -> list[Finding]:
+    """The recipe that a provider names as its default on ``arch``, against the rule."""
+    wanted = default_recipe(arch, cuda)
+    if claimed.name == wanted:
+        return []
+    return [Finding(DEFAULT_CHECK, f"{wanted} ({_TE_DEFAULT})", claimed.label, where=f"default recipe on {arch}")]

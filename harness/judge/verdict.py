@@ -11,7 +11,7 @@ from harness.judge import case_checks, compile_checks, fp8_checks, state_checks
 from harness.judge.check import Check, Judging
 from harness.judge.numerics import NumericsVerdict, judge_numerics
 from harness.judge.outcome import poisons_worker, verdict_of_error
-from harness.judge.support_table import judge_support
+from harness.judge.support_table import DEFAULT_CHECK, judge_default, judge_support
 from harness.judge.waivers import apply_waivers
 from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 
@@ -50,6 +50,10 @@ def judge_cell(
     findings, applied = run_checks(judging)
     findings += support_findings(judging, cuda)
     applied.append("support.belief")
+    claimed = judging.obs.told.get("default_recipe")
+    if claimed is not None:
+        findings += judge_default(claimed, judging.obs.arch, cuda)
+        applied.append(DEFAULT_CHECK)
     numerics = judge_numerics(judging.obs, judging.axes)
     findings += numerics.findings
     applied += numerics.checks

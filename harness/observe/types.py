@@ -165,5 +165,6 @@ class Observations:
     state_keys: int = 0
     # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).
     support: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)  # what the provider says of itself (Case.asks)
     timing: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

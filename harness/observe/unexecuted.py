@@ -77,7 +77,9 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
                 # Snapshots hold real tensors and are taken outside the fake mode.
                 with recorder.part(phase, f"after traced call {index + 1}") as part, fake:
                     forward = functools.partial(observer.call, compiled)
-                    run_step(program, batches, index, forward, part.enter_phase, _traced_step(subject))
+                    # A refusal is the first step's, as in a cell that executes: later ones may have another setting.
+                    step = index if raises is None else 0
+                    run_step(program, batches, step, forward, part.enter_phase, _traced_step(subject))
         facts = probe(subject, recorder, program)
     return replace(
         obs,

@@ -12,6 +12,8 @@ from harness.types import Scalar, Spec
 
 # Roles and the attributes in which recipes of the per-tensor and block kind keep how a role is quantised.
 _QPARAMS = ("fp8_quant_fwd_inp", "fp8_quant_fwd_weight", "fp8_quant_bwd_grad")
+# Fields of other kinds that a spec may set.
+_FLAGS = ("use_f32_scales", "disable_rht", "disable_stochastic_rounding", "disable_2d_quantization")
 
 
 def _plain(name: str, value: Scalar, made: _Made) -> None:
@@ -138,21 +140,49 @@ def remember(spec: Spec) -> None:
 
 
 def text_of(recipe: Any) -> str:
-    """Transformer Engine's own text for a recipe, by which it tells recipes apart too. Traced by torch.compile.
+    """Transformer Engine's own text for a recipe, by which it tells recipes apart too, and what torch.compile needs to
+    guard on. Traced.
 
-    That text leaves out how delayed scaling picks from its history (seen in 2.20.2), so it is added here.
+    Where a class defines ``__repr__`` alone, as Transformer Engine's recipes do, Dynamo folds ``str(recipe)`` to a
+    constant without a guard on any field: the graph of one recipe then runs for another of its class (torch 2.11 and
+    2.13, mended in 2.14). So every field that a spec can set is read here once more, in ways that leave a guard.
+
+    Transformer Engine's text leaves out how delayed scaling picks from its history (seen in 2.20.2): added too.
     """
-    if recipe.delayed():
-        return f"{recipe}, amax_compute_algo={recipe.amax_compute_algo}"
-    return str(recipe)
+    text = str(recipe)
+    if recipe.delayed():  # never traced that far: it compiles nowhere
+        return f"{text}, amax_compute_algo={recipe.amax_compute_algo}"
+    if hasattr(recipe, "fp8_format"):
+        text += " " + recipe.fp8_format.name
+    for attribute in _QPARAMS:
+        if hasattr(recipe, attribute):
+            parameters = getattr(recipe, attribute)
+            text += " 1" if parameters.power_2_scale else " 0"
+            text += " " + parameters.amax_epsilon.hex()  # str() of a float can't be traced
+    for flag in _FLAGS:
+        if hasattr(recipe, flag):
+            text += " 1" if getattr(recipe, flag) else " 0"
+    return text
+
+
+def keys_of(recipe: Any) -> tuple[str, ...]:
+    """All texts by which recipes are told apart: the operators' and the one of Transformer Engine's own registers."""
+    manager = te_stack.module("pytorch.quantization").FP8GlobalStateManager
+    unique = getattr(manager, "get_unique_autocast_key", None)
+    return (text_of(recipe), *(() if unique is None else (str(unique(recipe, None)),)))
+
+
+def name_of(recipe: Any) -> str:
+    """The harness's name of a recipe's class, else the class's own."""
+    cls = type(recipe).__name__
+    return next((name for name, kind in KINDS.items() if kind.cls == cls), cls)
 
 
 def note(recipe: Any) -> str:
     """The text of ``recipe``, which operators can find from now on. Not for traced code."""
     text = text_of(recipe)
     if text not in _KNOWN:
-        name = next((name for name, kind in KINDS.items() if kind.cls == type(recipe).__name__), type(recipe).__name__)
-        _KNOWN[text] = Known(recipe, name)
+        _KNOWN[text] = Known(recipe, name_of(recipe))
     return text
 
 

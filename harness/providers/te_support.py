@@ -55,6 +55,19 @@ def _asked(recipe: Spec) -> Support:
     return Support("native") if available else Support("unsupported", reason)
 
 
+def default_recipe(arch: str) -> Spec:
+    """The recipe of a region that names none, on ``arch``, as the library chooses it.
+
+    A function of the library or a method of its manager: versions differ.
+    """
+    if arch != (_pretended[-1] if _pretended else host_arch()):
+        with pretend(arch):
+            return default_recipe(arch)
+    quantization = te_stack.module("pytorch.quantization")
+    owner = quantization if hasattr(quantization, "get_default_fp8_recipe") else quantization.FP8GlobalStateManager
+    return Spec(te_recipes.name_of(owner.get_default_fp8_recipe()))
+
+
 @contextmanager
 def pretend(arch: str) -> Iterator[None]:
     """Every capability query of the library answers as ``arch`` (``smNN``) would; what was cached is forgotten on the

@@ -39,9 +39,15 @@ class TransformerEngineProvider:
 
     @property
     def features(self) -> Mapping[str, Callable[..., Any]]:
-        """What cases may ask for beyond the protocol: the library's own checkpoint, in the form that remembers."""
+        """What cases may ask for beyond the protocol; the checkpoint is the library's, in the form that remembers."""
+        offered: dict[str, Callable[..., Any]] = {
+            "recipe_keys": te_recipes.keys_of,
+            "default_recipe": te_support.default_recipe,
+        }
         checkpoint = getattr(te_stack.module("pytorch"), "checkpoint", None)
-        return {} if checkpoint is None else {"checkpoint": functools.partial(checkpoint, use_reentrant=False)}
+        if checkpoint is not None:
+            offered["checkpoint"] = functools.partial(checkpoint, use_reentrant=False)
+        return offered
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions, what each recipe can do here, and the environment variables that change Transformer Engine."""

@@ -83,6 +83,7 @@ def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
     if reason:
         raise ProviderUnavailable(reason)
     device = device_for(arch)
+    told = case.asks(loaded.provider, cell.axes, arch)
 
     def build(provider: ProgramProvider) -> Program:
         # The oracle multiplies in float64 on the CPU, whatever the provider runs on.
@@ -93,12 +94,13 @@ def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
             inner=cell.inner,
             device=device if own else torch.device("cpu"),
             dtype=getattr(torch, cell.axes.dtype) if own else torch.float64,
+            told=told,
         )
         return case.build(context)
 
     obs = observe_cell(build, loaded.provider, cell.axes, resolved.evidence, arch, cell.expect, device)
     support = {label: (s.level, s.reason, s.error) for label, s in resolved.support.items()}
-    return dataclasses.replace(obs, support=support)
+    return dataclasses.replace(obs, support=support, told=told)
 
 
 def _result(cell: Cell, obs: Observations, judged: Judged) -> CellResult:

@@ -5,7 +5,13 @@ from typing import Any
 
 import torch
 
-from transformer_engine.common.recipe import DelayedScaling, Format, MXFP8BlockScaling, NVFP4BlockScaling
+from transformer_engine.common.recipe import (
+    DelayedScaling,
+    Float8CurrentScaling,
+    Format,
+    MXFP8BlockScaling,
+    NVFP4BlockScaling,
+)
 from transformer_engine.pytorch.tensors import TYPES, BlockQuantizer, DType, PerTensorQuantizer
 from transformer_engine.pytorch.utils import get_device_compute_capability
 
@@ -33,6 +39,12 @@ def is_mxfp8_available(return_reason: bool = False) -> tuple[bool, str]:
 
 def is_nvfp4_available(return_reason: bool = False) -> tuple[bool, str]:
     return get_device_compute_capability() >= (10, 0), "needs compute capability 10.0"
+
+
+def get_default_fp8_recipe() -> Any:
+    if is_mxfp8_available()[0]:
+        return MXFP8BlockScaling()
+    return Float8CurrentScaling() if get_device_compute_capability() >= (12, 0) else DelayedScaling()
 
 
 def check_recipe_support(recipe: Any) -> None:
@@ -68,6 +80,10 @@ class FP8GlobalStateManager:
     @classmethod
     def get_fp8_group(cls) -> None:
         return None
+
+    @classmethod
+    def get_unique_autocast_key(cls, recipe: Any, group: Any) -> str:
+        return f"{recipe}:{group}"
 
     @classmethod
     def is_first_fp8_module(cls) -> bool:
@@ -106,6 +122,7 @@ class autocast:
 
     def __enter__(self) -> None:
         if self.enabled:
+            self.recipe = get_default_fp8_recipe() if self.recipe is None else self.recipe
             check_recipe_support(self.recipe)
         state = FP8GlobalStateManager.quantization_state
         self.before = state.fp8_enabled, state.fp8_recipe, state.is_first_fp8_module
