@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from harness.types import NESTINGS, RECIPES, CaseEntry
 
-# Recipes that compile at all (NVIDIA/TransformerEngine#2759).
-COMPILES = tuple(name for name in RECIPES if name != "delayed_scaling")
+# Recipes without scales of earlier steps: those that compile (NVIDIA/TransformerEngine#2759), and whose weights and
+# captured graphs can be kept.
+STATELESS = tuple(name for name in RECIPES if name != "delayed_scaling")
 
 CASES: Mapping[str, CaseEntry] = {
     "toy_linear": CaseEntry("cases.toy_linear:CASE", nestings=NESTINGS),
@@ -33,11 +34,9 @@ CASES: Mapping[str, CaseEntry] = {
     "cudagraph": CaseEntry(
         "cases.cudagraph:CASE",
         variants=("reduce_overhead", "captured", "kept_weight"),
-        recipes=tuple(name for name in RECIPES if name != "delayed_scaling"),  # its scales move in Python
+        recipes=STATELESS,
     ),
-    "dynamic_shapes": CaseEntry(
-        "cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")
-    ),
+    "dynamic_shapes": CaseEntry("cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")),
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(
         "cases.stack:CASE",
@@ -69,8 +68,7 @@ CASES: Mapping[str, CaseEntry] = {
     "microbatch": CaseEntry(
         "cases.microbatch:CASE",
         variants=("flag", "skip_tensor", "no_grad_first", "accumulated"),
-        # A kept weight has the scale of its own step; delayed scaling's belongs to the steps before.
-        recipes=tuple(name for name in RECIPES if name != "delayed_scaling"),
+        recipes=STATELESS,
     ),
     "mode_switch": CaseEntry(
         "cases.mode_switch:CASE", variants=("train_first", "eval_first", "no_grad_first", "inference_first")
@@ -78,7 +76,7 @@ CASES: Mapping[str, CaseEntry] = {
     "recipe_switch": CaseEntry(
         "cases.recipe_switch:CASE",
         variants=("inside", "around", "held", "mutated"),
-        recipes=COMPILES,
+        recipes=STATELESS,
     ),
     "disabled": CaseEntry(
         "cases.disabled:CASE", variants=("before", "inside", "around", "given"), pair=("inside", "around")
@@ -96,4 +94,25 @@ CASES: Mapping[str, CaseEntry] = {
         variants=("python", "op", "nested", "swallowed", "backward"),
         pair=("nested", "swallowed"),
     ),
+    "reset_between_calls": CaseEntry(
+        "cases.reset_between_calls:CASE",
+        variants=("between", "inside", "traced", "replay"),
+        recipes=STATELESS,
+        pair=("inside", "traced"),
+    ),
+    "first_module": CaseEntry(
+        "cases.first_module:CASE",
+        variants=("nested", "inner_first", "sequential", "outside", "exception", "recompute"),
+        pair=("nested", "inner_first", "sequential", "exception"),
+    ),
+    "hoisted": CaseEntry(
+        "cases.hoisted:CASE",
+        variants=("object", "late", "decorator", "twice"),
+        recipes=STATELESS,
+        pair=("object", "late", "decorator"),
+    ),
+    "target": CaseEntry("cases.target:CASE"),
+    "canary": CaseEntry("cases.canary:CASE", recipes=("float8_current_scaling",)),
+    "support_constant": CaseEntry("cases.support_constant:CASE"),
+    "threads": CaseEntry("cases.threads:CASE", variants=("inside", "own_region", "at_once"), pair=("own_region",)),
 }

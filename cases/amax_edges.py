@@ -234,7 +234,7 @@ def build(ctx: CaseContext) -> Program:
 
 def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
     """Where a scale can't come near float32's limits: float16 ends at 65504 and 2^-24. Off Blackwell Triton's scaled
-    dot multiplies bfloat16 operands, and flushes those that an E8M0 scale of 2^-127 leaves subnormal (seen on an H200)."""
+    dot multiplies bfloat16 operands, and flushes those that an E8M0 scale of 2^-127 leaves subnormal (on an H200)."""
     if axes.variant != "scale_overflow":
         return ""
     if axes.dtype == "float16":

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from harness.providers.protocol import ProgramProvider, Provider
 
 
+class NoOracle(Exception):
+    """Raised by a builder on the judge's oracle when its program can't be made there; the message says why."""
+
+
 @dataclass(frozen=True)
 class CaseContext:
     """All that a case may use to build its program.
@@ -74,6 +78,9 @@ class Expects:
     ``eager_is_wrong`` says why eager code is known to compute something else than the program asks for (torch's own
     checkpoint, say). The oracle alone then judges the compiled run; the eager one must deviate from it, or end with
     ``eager_error`` (a class name), and ``schedule`` states what it really runs. Such a program has a ``sound`` forward.
+
+    ``stated`` is False where nobody says how many graphs and which FP8 products there must be (a user's own module):
+    both are shown instead of judged, but there must be some.
     """
 
     fp8_linears: tuple[str, ...] = ()
@@ -89,6 +96,7 @@ class Expects:
     captured: bool = True
     eager_is_wrong: str = ""
     eager_error: str = ""
+    stated: bool = True
 
     def step(self, index: int, *, compiled: bool = False) -> StepExpects:
         """What step ``index`` must run in FP8."""
@@ -143,6 +151,7 @@ class Program:
       run.
     - ``sound`` is ``forward`` written such that eager code computes it rightly, for expectations that say
       ``eager_is_wrong``: it stands beside the later compiled calls.
+    - ``own_threads``: steps call the forward in threads that the program starts: the profiler looks at all of them.
     - ``probes(probing)`` states further facts, each an expected and a seen value; run last, on ``probe_levels``.
     """
 
@@ -158,6 +167,7 @@ class Program:
     exact_inputs: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     sound: Callable[..., torch.Tensor] | None = None
+    own_threads: bool = False
     probes: Callable[[Probing], None] | None = None
     probe_levels: Sequence[Evidence] = (Evidence.NATIVE, Evidence.EMULATED)
 

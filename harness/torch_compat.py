@@ -356,6 +356,75 @@ def fake_tensor_mode() -> contextlib.AbstractContextManager[Any]:
 # --- cases (cases/) -------------------------------------------------------------------------------------------------
 
 
+def profiler_of_all_threads() -> Any:
+    """The setting of ``torch.profiler.profile(experimental_config=...)`` that records threads of every origin."""
+    from torch._C._profiler import _ExperimentalConfig  # 2.11, 2.13, 2.14
+
+    return _ExperimentalConfig(profile_all_threads=True)
+
+
+def graph_break_function() -> Callable[[], None]:
+    """Dynamo's own function for a graph break. To be called as it is: a wrapper would be a frame of its own."""
+    function: Callable[[], None] = torch._dynamo.graph_break  # 2.11, 2.13, 2.14
+    return function
+
+
+class BreakingRegion:
+    """A context manager with a graph break in its entry and in its exit.
+
+    It stands here because Dynamo looks into frames that name torch or hold tensors, and passes by all others.
+    """
+
+    def __enter__(self) -> None:
+        torch._dynamo.graph_break()  # 2.11, 2.13, 2.14
+
+    def __exit__(self, *error: object) -> None:
+        torch._dynamo.graph_break()  # 2.11, 2.13, 2.14
+
+
+def explained_breaks(fn: Callable[..., Any], *args: Any) -> int:
+    """``torch._dynamo.explain(fn)(*args).graph_break_count``; resets Dynamo."""
+    explained = torch._dynamo.explain(fn)(*args)  # 2.11, 2.13, 2.14
+    return int(explained.graph_break_count)
+
+
+def compilation_metrics_kept() -> str:
+    """How many compilation metrics Dynamo holds now, and how many it would keep."""
+    from torch._dynamo import utils  # 2.11, 2.13, 2.14
+
+    most = getattr(getattr(utils, "_compilation_metrics", None), "maxlen", None)  # 2.11, 2.13, 2.14
+    return f"{len(utils.get_compilation_metrics())} kept of at most {most}"
+
+
+def dynamo_default(name: str) -> Any:
+    """The value that a Dynamo setting has where nobody set it."""
+    import torch._dynamo.config  # 2.11, 2.13, 2.14
+
+    return torch._dynamo.config._config[name].default  # type: ignore[attr-defined]  # 2.11, 2.13, 2.14
+
+
+def error_on_graph_break_class() -> Callable[[bool], contextlib.AbstractContextManager[Any]]:
+    """The context in which a graph break is an error, to be made in traced code."""
+    made: Callable[[bool], contextlib.AbstractContextManager[Any]] = torch._dynamo.error_on_graph_break
+    return made  # 2.11, 2.13, 2.14
+
+
+def comptime_function() -> Callable[[Callable[[Any], None]], None]:
+    """Dynamo's function that calls its argument while tracing, and does nothing in eager code."""
+    from torch._dynamo.comptime import comptime  # 2.11, 2.13, 2.14
+
+    function: Callable[[Callable[[Any], None]], None] = comptime
+    return function
+
+
+def user_error(text: str) -> Exception:
+    """The exception by which Dynamo blames the user's code."""
+    from torch._dynamo.exc import UserError, UserErrorType  # 2.11, 2.13, 2.14
+
+    error: Exception = UserError(UserErrorType.INVALID_INPUT, text)
+    return error
+
+
 def compiled_autograd(backend: str) -> contextlib.AbstractContextManager[Any]:
     """A context in which backward passes are captured as a whole and compiled by ``backend``, without breaks."""
     from torch._dynamo import compiled_autograd as module  # 2.11, 2.13, 2.14
@@ -368,6 +437,23 @@ def compiled_autograd(backend: str) -> contextlib.AbstractContextManager[Any]:
 def compiled_autograd_captures() -> int:
     """Backward passes that compiled autograd has captured since the counters were cleared."""
     return int(dynamo_counters().get("compiled_autograd", {}).get("captures", 0))
+
+
+def opaque_api() -> str:
+    """Which API admits opaque constants here: the deprecated name alone, or the one in its place too."""
+    from torch._library import opaque_object  # 2.11, 2.13, 2.14
+
+    names = ("register_custom_class", "register_opaque_type")  # 2.14; 2.11, 2.13 and, deprecated, 2.14
+    return ", ".join(name for name in names if hasattr(opaque_object, name))
+
+
+def eager_backend_recomputes() -> bool:
+    """Whether a captured checkpoint runs its body again in backward on the backend ``eager``, as on the others.
+
+    2.11 runs the captured body there as if nothing were checkpointed; 2.13 and 2.14 recompute.
+    """
+    major, minor = torch.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= (2, 13)
 
 
 # --- Transformer Engine (harness/providers/te_*) --------------------------------------------------------------------

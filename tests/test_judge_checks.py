@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.judge.fp8_checks import observed
 from harness.judge.verdict import CHECKS, run_checks
 from harness.observe.types import Break, CallSeen, Fact, StateDiff
 from harness.program import Expects
@@ -271,3 +273,53 @@ class TestOrderOfWgrads:
     @pytest.mark.parametrize(("run", "backend"), [("eager", "inductor"), ("compiled", "aot_eager")])
     def test_another_order_elsewhere(self, run: str, backend: str) -> None:
         assert self.judge((INNER, OUTER, OUTER), run, backend) == {"fp8.recipe_seen"}
+
+
+class TestUnstated:
+    """A user's own module: graphs and products are shown, but there must be some."""
+
+    UNSTATED = Expects(stated=False)
+
+    def judge(self, expect: Expectation | None = None, **changes: Any) -> set[str]:
+        return fired(judging(expect, expects=self.UNSTATED, **changes))
+
+    def test_any_number_of_graphs_and_products_is_fine(self) -> None:
+        assert self.judge() == set()
+        assert self.judge(census={"graphs": 3, "backward_graphs": 2}, gemms=(NATIVE,) * 4) == set()
+
+    def test_none_is_red(self) -> None:
+        assert self.judge(census={"graphs": 0}) == {"compile.graphs"}
+        assert self.judge(census={"backward_graphs": 0}) == {"compile.backward_graph"}
+        assert self.judge(census={"calls": (CallSeen(0, 0),) * 12}) == {"compile.captured"}
+        assert self.judge(gemms=(BF16,) * 9) == {"fp8.gemms"}
+        assert self.judge(gemms=(LIAR,)) == {"fp8.gemms"}
+
+    def test_a_module_without_gradients_needs_no_backward_graph(self) -> None:
+        run = clean_run()
+        bare = replace(run, steps=(replace(run.steps[0], grads={}),))
+        assert self.judge(census={"backward_graphs": 0}, compiled=bare) == set()
+
+    def test_the_matrix_can_state_the_graphs(self) -> None:
+        two = Expectation(Budgets(graphs=2))
+        assert self.judge(two, census={"graphs": 2, "backward_graphs": 2}) == set()
+        assert "compile.graphs" in self.judge(two, census={"graphs": 1, "backward_graphs": 2})
+
+    def test_compiled_products_have_the_recipes_of_the_eager_ones(self) -> None:
+        assert self.judge(compiled=clean_run((OUTER, OUTER, OUTER))) == {"fp8.recipe_seen"}
+        assert self.judge(compiled=clean_run(LINEARS[:2])) == {"fp8.recipe_seen"}
+        both = {"eager": clean_run((OUTER,)), "compiled": clean_run((OUTER,))}
+        assert self.judge(**both) == set()
+
+    def test_traced_graphs_hold_some_fp8_call(self) -> None:
+        parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None, "evidence": Evidence.TRACED}
+        assert self.judge(census={"calls": (CallSeen(1, 0), CallSeen(0, 0))}, **parts) == set()
+        assert self.judge(census={"calls": (CallSeen(0, 0),) * 2}, **parts) == {"compile.captured"}
+
+    def test_what_was_observed_is_told(self) -> None:
+        text = observed(judging(expects=self.UNSTATED))
+        assert text == (
+            "not stated, only observed: 1 forward and 1 backward graph(s); forward products of a step: "
+            "2 x float8_current_scaling, 1 x float8_block_scaling; GEMMs: 9 fp8_native"
+        )
+        assert observed(judging()) == ""
+        assert observed(judging(Expectation(raises=REFUSAL), expects=self.UNSTATED)) == ""

@@ -238,3 +238,25 @@ def test_leading_dimensions_are_flattened_and_restored() -> None:
         deep, flat = model.layers[0](x), model.layers[0](x.reshape(64, 128))
     assert deep.shape == (4, 16, 128)
     assert torch.equal(deep.reshape(64, 128), flat)
+
+
+def test_one_claim_in_an_outermost_region_and_none_is_given_back() -> None:
+    provider, _ = made(1)
+    ask = provider.features["first_module"]
+    assert ask() is False
+    with provider.autocast(recipe=provider.recipe(CURRENT)):
+        with provider.autocast(enabled=False):
+            assert [ask(), ask()] == [True, False]
+        assert ask() is False
+    with provider.autocast(recipe=provider.recipe(CURRENT)):
+        pass
+    assert ask() is False  # an unclaimed flag goes with its region
+
+
+def test_other_features_are_what_their_names_say() -> None:
+    provider, _ = made(1)
+    assert provider.features["support_check"]("nvfp4_block_scaling") == (True, "")
+    assert provider.features["checkpoint"](lambda a, b: (a, b), 1, 2, use_reentrant=False) == (1, 2)
+    memories = provider.run.memories
+    provider.features["reset_state"]()
+    assert provider.run.memories is not memories

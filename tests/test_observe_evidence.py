@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 import torch
@@ -37,6 +38,16 @@ def test_profile_of_a_high_precision_step_shows_none() -> None:
             FakeLinear(16, 16, torch.bfloat16, torch.device("cpu"))(torch.ones(16, 16, dtype=torch.bfloat16))
 
     assert FakeProvider().gemms(profile_step(step)) == []
+
+
+@pytest.mark.parametrize(("all_threads", "gemms"), [(True, 6), (False, 0)])
+def test_what_other_threads_run_is_seen_on_request(all_threads: bool, gemms: int) -> None:
+    def step() -> None:
+        thread = threading.Thread(target=_step)
+        thread.start()
+        thread.join()
+
+    assert len(FakeProvider().gemms(profile_step(step, all_threads=all_threads))) == gemms
 
 
 def test_profile_writes_nothing_and_keeps_what_others_write(capfd: pytest.CaptureFixture[str]) -> None:

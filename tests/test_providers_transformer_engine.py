@@ -371,10 +371,23 @@ def test_a_layer_under_torchs_autocast_computes_in_its_dtype(provider: Transform
 def test_the_librarys_checkpoint_is_offered_where_it_has_one(
     provider: TransformerEngineProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert provider.features == {}
+    assert "checkpoint" not in provider.features
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(
         te_stack.module("pytorch"), "checkpoint", lambda function, *args, **kw: calls.append(kw), raising=False
     )
     provider.features["checkpoint"](torch.relu, batch())
     assert calls == [{"use_reentrant": False}]
+
+
+# ---- features beyond the protocol ----------------------------------------------------------------------------------
+
+
+def test_features_are_the_librarys_own_functions(provider: TransformerEngineProvider) -> None:
+    ask, check = provider.features["first_module"], provider.features["support_check"]
+    with provider.autocast(enabled=True, recipe=provider.recipe(CURRENT)):
+        assert [ask(), ask()] == [True, False]
+    with provider.pretend("sm90"):
+        assert check("float8_current_scaling")[0] is True
+        available, reason = check("mxfp8_block_scaling")
+    assert (available, bool(reason)) == (False, True)

@@ -49,6 +49,11 @@ class Judging:
         return self.expects.graphs if self.budgets.graphs is None else self.budgets.graphs
 
     @property
+    def graphs_stated(self) -> bool:
+        """Whether the matrix or the case says how many graphs there must be."""
+        return self.expects.stated or self.budgets.graphs is not None
+
+    @property
     def executed(self) -> bool:
         return self.obs.evidence in EXECUTED
 

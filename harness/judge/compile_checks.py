@@ -40,7 +40,9 @@ def graphs(j: Judging) -> Sequence[Finding]:
     """Unique forward graphs. Sees a break whose inner frames still compile, and a silent eager run (0 graphs)."""
     census, measured = _census(j), j.measured("graphs")
     got = f"{census.graphs}{_why(census)}"
-    if census.graphs != j.graphs:
+    if not j.graphs_stated and census.graphs == 0:
+        return one("compile.graphs", "at least one forward graph", got, site=_first_site(census))
+    if j.graphs_stated and census.graphs != j.graphs:
         return one("compile.graphs", f"{j.graphs} forward graph(s)", got, site=_first_site(census))
     if measured is not None and census.graphs > measured:
         expected = f"at most {measured} ({j.baseline_origin('graphs')})"
@@ -61,6 +63,8 @@ def captured(j: Judging) -> Sequence[Finding]:
         if j.expects.captured and call.captured != call.executed:
             got = f"{call.captured} of {call.executed} FP8 linear calls were inside compiled graphs{_why(census)}"
             return one("compile.captured", "all executed FP8 calls captured", got, f"call {index + 1}")
+    if not j.expects.stated and not any(call.executed for call in census.calls):
+        return one("compile.captured", "at least one FP8 linear call", f"none in {len(census.calls)} compiled calls")
     return ()
 
 
@@ -68,6 +72,9 @@ def captured_traced(j: Judging) -> Sequence[Finding]:
     """Nothing executes in a traced cell: the FP8 calls in the graphs must be those that the case states for the steps
     that were traced."""
     steps = max(MINIMUM_TRACED, j.expects.steps)
+    if not j.expects.stated:
+        none = not any(call.captured for call in _census(j).calls)
+        return one("compile.captured", "at least one FP8 linear call in the graphs", "none") if none else ()
     stated = range(steps if j.expects.captured else 0)
     expected = sum(len(j.expects.step(index, compiled=True).fprop) for index in stated)
     seen = sum(call.captured for call in _census(j).calls)
@@ -111,6 +118,9 @@ def unimplemented(j: Judging) -> Sequence[Finding]:
 def backward_graph(j: Judging) -> Sequence[Finding]:
     """A backward graph for each forward graph on AOT backends: forward compiled says nothing of backward."""
     seen, stated = _census(j).backward_graphs, j.expects.backward_graphs
+    if not j.graphs_stated and stated is None:
+        lost = seen == 0 and any(step.grads for step in (j.obs.compiled.steps if j.obs.compiled else ()))
+        return one("compile.backward_graph", "at least one, as there are gradients", "none") if lost else ()
     expected = j.graphs if stated is None else stated
     return () if seen == expected else one("compile.backward_graph", expected, f"{seen} backward graph(s)")
 

@@ -38,12 +38,13 @@ def gemms(j: Judging) -> Sequence[Finding]:
             got = f"{record.kernel} on {record.a_dtype} x {record.b_dtype}"
             return one("fp8.gemms", "FP8 operands in a GEMM called native", got)
         seen[record.kind] += 1
-    expected = expected_gemms(j)
     fp8_seen = {kind: seen[kind] for kind in ("fp8_native", "fp8_emulated") if seen[kind]}
-    if fp8_seen == dict(expected):
-        return ()
     others = {kind: count for kind, count in seen.items() if not kind.startswith("fp8_")}
-    return one("fp8.gemms", _counts(expected), f"{_counts(fp8_seen)}; besides {_counts(others)}")
+    got = f"{_counts(fp8_seen)}; besides {_counts(others)}"
+    if not j.expects.stated:
+        return () if fp8_seen else one("fp8.gemms", "at least one FP8 GEMM", got)
+    expected = expected_gemms(j)
+    return () if fp8_seen == dict(expected) else one("fp8.gemms", _counts(expected), got)
 
 
 def _counts(counts: Counter[str] | dict[str, int]) -> str:
@@ -59,6 +60,8 @@ def recipe_seen(j: Judging) -> Sequence[Finding]:
 
     Sees the outer recipe inside, the inner recipe after it, a recipe read from global state too late
     (pytorch/pytorch#190578), and a recompute in another region's recipe or in none (NVIDIA/Megatron-LM#7538)."""
+    if not j.expects.stated:
+        return _as_in_eager(j)
     for name, run in (("eager", j.obs.eager), ("compiled", j.obs.compiled)):
         if run is not None:
             finding = _sequence_finding(j, name, run)
@@ -67,12 +70,39 @@ def recipe_seen(j: Judging) -> Sequence[Finding]:
     return ()
 
 
+def _as_in_eager(j: Judging) -> Sequence[Finding]:
+    """Where nobody states the recipes: those of the compiled products are those of the eager ones, in order."""
+    eager, compiled = j.obs.eager, j.obs.compiled
+    for product in ("fprop", "dgrad", "wgrad") if eager and compiled else ():
+        expected, seen = (_recipes(run, product) for run in (eager, compiled))
+        if seen != expected:
+            return one("fp8.recipe_seen", list(expected), list(seen), f"compiled {product}, against eager")
+    return ()
+
+
+def _recipes(run: RunSeen | None, product: str) -> tuple[str, ...]:
+    return tuple(record.recipe for record in (run.records if run else ()) if _kind(record) == product)
+
+
+def observed(j: Judging) -> str:
+    """What a program that states nothing turned out to do, for the result's notes; empty where there is nothing."""
+    if j.expects.stated or j.obs.census is None or j.raises is not None:
+        return ""
+    census, run = j.obs.census, j.obs.compiled
+    steps = len(run.steps) if run else 1
+    recipes = Counter(_recipes(run, "fprop"))
+    products = ", ".join(f"{count / steps:g} x {label}" for label, count in recipes.items()) or "none traced"
+    gemms = Counter(record.kind for record in j.obs.gemms or ())
+    graphs = f"{census.graphs} forward and {census.backward_graphs} backward graph(s)"
+    return f"not stated, only observed: {graphs}; forward products of a step: {products}; GEMMs: {_counts(gemms)}"
+
+
 def _sequence_finding(j: Judging, name: str, run: RunSeen) -> Sequence[Finding]:
     stated = [j.expects.step(index, compiled=name == "compiled") for index in range(max(len(run.steps), 1))]
     for product in ("fprop", "recompute", "dgrad", "wgrad"):
         by_step = [step.of(product) for step in stated]
         expected = tuple(label for labels in by_step for label in labels)
-        seen = tuple(record.recipe for record in run.records if _kind(record) == product)
+        seen = _recipes(run, product)
         if name == "compiled" and product == "wgrad" and j.axes.backend == "inductor" and len(seen) == len(expected):
             seen = _as_stated(by_step, seen)
         if seen != expected:

@@ -10,8 +10,10 @@ import torch
 
 from harness.judge import wrong_eager
 from harness.judge.compare import shorten, sqnr, within
+from harness.judge.numerics_bare import BARE_CHECKS
 from harness.judge.numerics_bench import Bench, tensors_of
 from harness.judge.numerics_program import (
+    BIT_EQUAL_BACKENDS,
     check_alpha,
     check_eager,
     check_finite,
@@ -61,8 +63,8 @@ def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     Of a program whose eager code is known to be wrong only the compiled run is judged like this: what compares it with
     eager code stays out, but for ``numerics.later``, beside which the program's ``sound`` forward ran.
 
-    A cell of which nothing executed, or whose program the oracle can't run, gets a note and no findings; the absence of
-    checks in the result is what keeps it from counting as numerically judged.
+    A cell of which nothing executed gets a note and no findings. One whose program the oracle can't run is held against
+    eager alone; the absence of the checks of FP8 arithmetic in the result keeps it from counting as judged.
     """
     reason = _not_judged(obs)
     if reason or obs.expects is None or not obs.expects.eager_is_wrong:
@@ -84,7 +86,7 @@ def judge_bench(bench: Bench) -> NumericsVerdict:
     try:
         bench.prepare()
     except OracleUnsupported as error:
-        return NumericsVerdict(notes=(f"numerics not judged: {error}",))
+        return _without_oracle(bench, str(error))
     findings: list[Finding] = []
     applied = applicable(bench)
     for name in applied:
@@ -95,6 +97,23 @@ def judge_bench(bench: Bench) -> NumericsVerdict:
     if "numerics.alpha" in applied and undecided(bench):
         notes.append(f"alpha undecided for {', '.join(undecided(bench))}: rounding exceeds quantisation")
     return NumericsVerdict(tuple(findings), tuple(notes), summarise(bench, applied), tuple(applied))
+
+
+def _without_oracle(bench: Bench, why: str) -> NumericsVerdict:
+    """What can be said of a program that the oracle can't run: finite, and compiled what eager is."""
+    findings: list[Finding] = []
+    applied = [name for name in BARE_CHECKS if name not in _without_runs(bench)]
+    for name in applied:
+        findings += shorten(BARE_CHECKS[name](bench))
+    against = "against eager alone" if bench.axes.backend in BIT_EQUAL_BACKENDS else "for finite values alone"
+    note = f"FP8 numerics not judged, there is no oracle: {why}; results were looked at {against}"
+    return NumericsVerdict(tuple(findings), (note,), checks=tuple(applied))
+
+
+def _without_runs(bench: Bench) -> set[str]:
+    """Checks whose second side was not observed."""
+    lacking = set() if bench.obs.eager and bench.obs.compiled else {"numerics.eager"}
+    return lacking if bench.obs.later else {*lacking, "numerics.later"}
 
 
 def _fast_accumulation(bench: Bench) -> list[str]:

@@ -112,6 +112,12 @@ def _without_checkpoint(function: Callable[..., torch.Tensor], *args: Any) -> to
     return function(*args)
 
 
+def _supported(recipe_name: str) -> tuple[bool, str]:
+    """A support check: a program runs only where its recipes are supported."""
+    del recipe_name
+    return True, ""
+
+
 class OracleProvider:
     """Runs programs with the oracle's arithmetic and keeps what it did.
 
@@ -135,6 +141,7 @@ class OracleProvider:
         self._skip = False
         self._in_backward = False
         self._default: Spec | None = None
+        self._first_is_free = False
 
     def assume_default_recipe(self, spec: Spec) -> None:
         """A region that names no recipe has this one: no specification says which, so a case has to."""
@@ -158,6 +165,9 @@ class OracleProvider:
             "prepare_weight_cache": _nothing,
             "capturing_autocast": self._capturing_autocast,
             "skip_weight_update": self._skip_weight_update,
+            "first_module": self._claim_first,
+            "reset_state": self.forget,
+            "support_check": _supported,
         }
 
     @property
@@ -190,11 +200,14 @@ class OracleProvider:
         spec = self._default if recipe is None else recipe.spec
         if enabled and spec is None:
             raise OracleUnsupported("the program enters a region with the library's default recipe")
+        if not self._regions:
+            self._first_is_free = True
         self._regions.append(_Region(spec if enabled else None))
         try:
             yield
         finally:
             self._regions.pop()
+            self._first_is_free = self._first_is_free and bool(self._regions)
             if not self._regions and not self._in_backward:
                 self.run.memories.update("input", "weight")
 
@@ -220,6 +233,11 @@ class OracleProvider:
             known = self._kept[layer.layer] = (region.recipe, layer.weight.detach().clone())
         return layer(x, known[1])  # type: ignore[no-any-return]
 
+    def _claim_first(self) -> bool:
+        """True for the first who asks in an outermost region, however deep inside; nobody gives it back."""
+        first, self._first_is_free = self._first_is_free, False
+        return first
+
     def forget(self) -> None:
         """Scales, amax histories and the skip flag as they are at first, as after the provider's ``reset``."""
         self.run.memories = type(self.run.memories)()
@@ -235,6 +253,7 @@ class OracleProvider:
         """A new step; ``hints`` are the tap's records of the same step of the judged run, ``noise`` how far beyond the
         usual their sources may be from the oracle's tensors (harness.judge.oracle_noise)."""
         self._regions.clear()
+        self._first_is_free = False
         self.engine = self.run
         self.run.begin(hints, noise or {})
 

@@ -16,7 +16,7 @@ from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
 from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
 from harness.judge.oracle_steps import OUTPUT, At, Live, backward, forward, gradients, load_parameters
 from harness.observe.types import Batch, Observations, RunSeen
-from harness.program import Program
+from harness.program import NoOracle, Program
 from harness.providers.protocol import TapRecord
 
 
@@ -183,7 +183,10 @@ def make_program(obs: Observations, provider: OracleProvider) -> Program:
     """
     if obs.rebuild is None:
         raise OracleUnsupported("the program can't be rebuilt on the oracle")
-    program = obs.rebuild(provider)
+    try:
+        program = obs.rebuild(provider)
+    except NoOracle as error:
+        raise OracleUnsupported(str(error)) from error
     load_parameters(program.model, obs.parameters)
     provider.name_layers(program.model)
     return program

@@ -89,7 +89,7 @@ def _conclude(
     failed = {finding.check for finding in findings}
     waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today, failed)
     findings = [*waived.findings, *findings]
-    notes = [*obs.notes, *numerics.notes, *waived.notes]
+    notes = [*obs.notes, *filter(None, [fp8_checks.observed(judging)]), *numerics.notes, *waived.notes]
     if any(poisons_worker(error) for error in obs.errors):
         notes.append(RETIRE_WORKER)
     return Judged(

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 
 import torch
 
+from harness import torch_compat
 from harness.providers.protocol import TapRecord
 
 _NOISE = b"USDT:"
 _STDERR = 2
 
 
-def profile_step(step: Callable[[], object]) -> torch.profiler.profile:
+def profile_step(step: Callable[[], object], *, all_threads: bool = False) -> torch.profiler.profile:
     """Run ``step`` once under the profiler, operand shapes and dtypes recorded, CPU and (where there is one) CUDA.
+
+    ``all_threads``: also what threads call that ``step`` starts; without it they are not seen.
 
     Raises:
         Exception: whatever ``step`` raises; the profiler is stopped first.
@@ -25,7 +28,8 @@ def profile_step(step: Callable[[], object]) -> torch.profiler.profile:
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    profile = torch.profiler.profile(activities=activities, record_shapes=True)
+    config = torch_compat.profiler_of_all_threads() if all_threads else None
+    profile = torch.profiler.profile(activities=activities, record_shapes=True, experimental_config=config)
     with _without_profiler_lines():
         profile.start()
     try:

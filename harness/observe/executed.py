@@ -118,7 +118,8 @@ class _Run:
         later: dict[int, StepTensors] = {}
         with self.recorder.part("run", "after the profiled step", timed="profile_s") as part:
             profile = profile_step(
-                lambda: later.update({first: self._compiled_step(program, first, compiled, part.enter_phase)})
+                lambda: later.update({first: self._compiled_step(program, first, compiled, part.enter_phase)}),
+                all_threads=program.own_threads,
             )
             part.enter_phase("run")
             obs = replace(obs, gemms=tuple(provider.gemms(profile)))

@@ -92,7 +92,12 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
 
 def _traced_step(subject: Subject) -> MakeStep:
     """State is compared around each call, outside the fake mode, so a step compares none of its own."""
-    return functools.partial(Step, compiled=True, provider=subject.provider, reset=subject.provider.reset)
+
+    def reset() -> None:
+        with torch_compat.real_tensors():  # those of the provider's state are
+            subject.provider.reset()
+
+    return functools.partial(Step, compiled=True, provider=subject.provider, reset=reset)
 
 
 def _entering(provider: Provider) -> Callable[..., torch.Tensor]:

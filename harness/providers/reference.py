@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,11 @@ import torch
 
 from harness import fp8, torch_compat
 from harness.fp8 import formats, support
-from harness.fp8.delayed import DelayedTensors
 from harness.fp8.quantizer import Quantized
 from harness.fp8.recipe import RECIPE_CLASSES, Recipe, label_of, make_recipe, recipe_from_key
 from harness.fp8.tap import Product, active, listening
 from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Provider, Support, TapRecord
+from harness.providers.reference_features import FEATURES
 from harness.providers.reference_gemms import classify, is_relevant
 from harness.types import Spec
 
@@ -25,29 +24,6 @@ def _allocate_skip_tensors() -> None:
     devices = ["cpu"] + ([f"cuda:{torch.cuda.current_device()}"] if torch.cuda.is_available() else [])
     for device in devices:
         fp8.FP8GlobalStateManager.get_skip_fp8_weight_update_tensor(device)
-
-
-def _cached_linear(layer: torch.nn.Module, x: torch.Tensor, first: bool) -> torch.Tensor:
-    return layer(x, is_first_microbatch=first)  # type: ignore[no-any-return]
-
-
-def recipe_keys(recipe: Recipe) -> Sequence[str]:
-    """What the library tells recipes apart by: operators and guards know the key alone."""
-    return (recipe.key,)
-
-
-def default_recipe(arch: str) -> Spec:
-    """The recipe of a region that names none, on ``arch``."""
-    return Spec(support.default_recipe_name(arch))
-
-
-def delayed_scales(layer: torch.nn.Module) -> Mapping[str, tuple[float, list[float]]]:
-    """Encode scale and amax history (row 0: the running step) of a layer's input, weight and grad_output."""
-    kept = getattr(layer, "delayed", None)
-    if not isinstance(kept, DelayedTensors):
-        return {}
-    scales, columns = kept.scale.tolist(), kept.history.t().tolist()
-    return dict(zip(("input", "weight", "grad_output"), zip(scales, columns, strict=True), strict=True))
 
 
 class ReferenceProvider:
@@ -60,16 +36,7 @@ class ReferenceProvider:
     name = "reference"
     fp8_ops = frozenset({"fp8ref::linear", "fp8ref::linear_cached"})
     autocast = staticmethod(fp8.autocast)
-    features: Mapping[str, Callable[..., Any]] = {
-        "checkpoint": fp8.checkpoint,
-        "cached_linear": _cached_linear,
-        "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
-        "capturing_autocast": functools.partial(fp8.autocast, _graph=True),
-        "skip_weight_update": fp8.FP8GlobalStateManager.set_skip_fp8_weight_update_tensor,
-        "recipe_keys": recipe_keys,
-        "default_recipe": default_recipe,
-        "delayed_scales": delayed_scales,
-    }
+    features = FEATURES
 
     def __init__(self, emulate: bool = True) -> None:
         self.settings: Mapping[str, Any] = {"emulate": emulate}

@@ -14,7 +14,7 @@ from harness.run.host import host_arch
 from harness.types import Spec
 
 # Recipe -> the public question that Transformer Engine answers about it, with a reason.
-_QUESTIONS: Mapping[str, str] = {
+QUESTIONS: Mapping[str, str] = {
     "delayed_scaling": "is_fp8_available",
     "float8_current_scaling": "is_fp8_available",
     "float8_block_scaling": "is_fp8_block_scaling_available",
@@ -48,9 +48,9 @@ def supports(recipe: Spec, arch: str) -> Support:
 
 
 def _asked(recipe: Spec) -> Support:
-    question = getattr(te_stack.module("pytorch.quantization"), _QUESTIONS[recipe.name], None)
+    question = getattr(te_stack.module("pytorch.quantization"), QUESTIONS[recipe.name], None)
     if question is None:
-        return Support("unsupported", f"this Transformer Engine has no {_QUESTIONS[recipe.name]}", offered=False)
+        return Support("unsupported", f"this Transformer Engine has no {QUESTIONS[recipe.name]}", offered=False)
     available, reason = question(return_reason=True)
     return Support("native") if available else Support("unsupported", reason)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness import torch_compat
-from harness.providers import te_gemms, te_recipes, te_stack, te_state, te_support, te_tap
+from harness.providers import te_features, te_gemms, te_recipes, te_stack, te_state, te_support, te_tap
 from harness.providers.protocol import Autocast, DoctorFinding, GemmRecord, Provider, Support, TapRecord
 from harness.run.host import host_arch
 from harness.types import RECIPES, Spec
@@ -39,15 +38,8 @@ class TransformerEngineProvider:
 
     @property
     def features(self) -> Mapping[str, Callable[..., Any]]:
-        """What cases may ask for beyond the protocol; the checkpoint is the library's, in the form that remembers."""
-        offered: dict[str, Callable[..., Any]] = {
-            "recipe_keys": te_recipes.keys_of,
-            "default_recipe": te_support.default_recipe,
-        }
-        checkpoint = getattr(te_stack.module("pytorch"), "checkpoint", None)
-        if checkpoint is not None:
-            offered["checkpoint"] = functools.partial(checkpoint, use_reentrant=False)
-        return offered
+        """What cases may ask for beyond the protocol."""
+        return te_features.features()
 
     def doctor(self) -> Sequence[DoctorFinding]:
         """Versions, what each recipe can do here, and the environment variables that change Transformer Engine."""

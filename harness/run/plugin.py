@@ -60,6 +60,19 @@ def load_cases(names: Iterable[str]) -> None:
         load(CASES[name].path)
 
 
+def load_targets(names: Iterable[str], beside: Path) -> None:
+    """Import the users' own programs that a plan names, from the working directory or from that of the matrix.
+
+    Raises:
+        LoadError: one can't be imported, or isn't there; the message has its file and line.
+    """
+    from harness.targets import load_target, look_in
+
+    look_in([Path.cwd(), beside])
+    for name in names:
+        load_target(name)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fp8 harness", "conformance matrix named on the command line")
     group.addoption(

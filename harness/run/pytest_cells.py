@@ -199,9 +199,16 @@ class Cells:
             peak_gpu_mib=plugin.peak_gpu_mib,
             lease=self._lease,
         )
-        cases = dict.fromkeys(cell.axes.case for cell in self._plan.cells)
-        self._process.prepare(plugin.describe_host, lambda: plugin.load_cases(cases))
+        self._process.prepare(plugin.describe_host, self._preload)
         return self._process
+
+    def _preload(self) -> None:
+        """Import what the plan's cells name."""
+        plugin.load_cases(dict.fromkeys(cell.axes.case for cell in self._plan.cells))
+        targets = dict.fromkeys(cell.axes.target for cell in self._plan.cells if cell.axes.target)
+        if targets:
+            # This process reads a copy of the matrix in the run's directory; the plan has the user's own path.
+            plugin.load_targets(targets, Path(self._plan.matrix).resolve().parent)
 
     def _leave(self, session: pytest.Session) -> None:
         """No later cell may run here. The result is on the disk, so what pytest or xdist think no longer matters."""

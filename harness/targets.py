@@ -1,0 +1,203 @@
+"""The user's own program as a cell: ``target: package.module:attribute`` names a callable that makes it
+(docs/target.md).
+
+The callable takes the context or nothing, and returns a :class:`~harness.program.Program` or ``(module, inputs)``. What
+is wrong with it is said with its file and line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.data import draw
+from harness.observe.sites import frames_of, innermost, site
+from harness.program import CaseContext, Expects, NoOracle, Program, Step
+from harness.registry import LoadError
+
+Inputs = Callable[[torch.Generator], tuple[torch.Tensor, ...]]
+
+# As in cases/toy_linear.py: data of another magnitude in the second step; more steps where scales have a history.
+STEPS = 2
+HISTORY_STEPS = 4
+
+
+class TargetError(Exception):
+    """What a target made is no program; the message says where it stands and what is needed."""
+
+
+def look_in(directories: Iterable[Path]) -> None:
+    """Let targets be imported from ``directories``, the first one first, before anything that is installed."""
+    wanted = [str(directory.resolve()) for directory in directories]
+    sys.path[:0] = [path for path in dict.fromkeys(wanted) if path not in sys.path]
+
+
+def load_target(target: str) -> Callable[..., Any]:
+    """The callable that ``package.module:attribute`` names.
+
+    Raises:
+        LoadError: its module can't be imported, or has no such callable; with the user's file and line.
+    """
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # a user's file may raise anything at import
+        raise LoadError(_import_message(target, module_name, error)) from error
+    where = getattr(found, "__file__", None) or module_name
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise LoadError(f"target {target}: {where} has no {attribute}") from error
+    if not callable(found):
+        raise LoadError(f"target {target}: {where} has {attribute}, but it can't be called ({type(found).__name__})")
+    return found  # type: ignore[no-any-return]
+
+
+def _import_message(target: str, module_name: str, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+        places = "neither installed, nor in the working directory, nor beside the matrix"
+        return f"target {target}: no module named {error.name!r}: {places}"
+    place = innermost(frames_of(error.__traceback__))
+    if isinstance(error, SyntaxError) and error.filename:
+        place = site(error.filename, error.lineno)
+    return f"{place + ': ' if place else ''}importing {module_name} raised {type(error).__name__}: {error}"
+
+
+def build_target(ctx: CaseContext) -> Program:
+    """The program of ``ctx.axes.target``.
+
+    Raises:
+        LoadError: as :func:`load_target`.
+        TargetError: what it made is no program.
+        NoOracle: on the judge's oracle, where its FP8 layers are not the context's.
+        Exception: whatever the user's code raises.
+    """
+    make = load_target(ctx.axes.target)
+    name = f"target {ctx.axes.target} ({_place(make)})"
+    takes_context = _takes_context(make, name)
+    on_oracle = not hasattr(ctx.provider, "supports")
+    if on_oracle and not takes_context:
+        raise NoOracle(f"{ctx.axes.target} takes no context, so its layers can't be made on the oracle")
+    made = make(ctx) if takes_context else make()
+    program = made if isinstance(made, Program) else _wrapped(made, ctx, name)
+    if on_oracle:
+        _check_on_oracle(program.model, ctx)
+    return program
+
+
+def _place(make: Callable[..., Any]) -> str:
+    """File and line of a function, a method, or a class."""
+    code = getattr(inspect.unwrap(make), "__code__", None)
+    if code is not None:
+        return site(code.co_filename, code.co_firstlineno)
+    try:
+        return site(inspect.getfile(make), inspect.getsourcelines(make)[1])
+    except (TypeError, OSError):
+        return getattr(make, "__module__", None) or "a place unknown"
+
+
+def _takes_context(make: Callable[..., Any], name: str) -> bool:
+    """Whether it is to be called with the context.
+
+    Raises:
+        TargetError: it needs other arguments than that.
+    """
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # written in C, without a signature
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(needed) > 1 or any(p.kind is p.KEYWORD_ONLY for p in needed):
+        wanted = ", ".join(p.name for p in needed)
+        raise TargetError(f"{name}: needs the arguments {wanted}; a target is called with the context, or with nothing")
+    return bool(needed) or any(p.name == "ctx" for p in positional)
+
+
+def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
+    """``(module, inputs)`` as a program: the module called in a region of the cell's recipe, in compiled code."""
+    if not (isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
+        raise TargetError(f"{name}: must return a Program or (module, inputs), not {_described(made)}")
+    module: torch.nn.Module = made[0].to(ctx.device)
+    inputs, exact = _inputs(made[1], ctx, name)
+    autocast = ctx.provider.autocast
+
+    def forward(recipes: tuple[Any, ...], *tensors: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            return module(*tensors)  # type: ignore[no-any-return]
+
+    def drive(step: Step) -> torch.Tensor:
+        output: Any = step.forward(step.recipes, *step.inputs)
+        if not isinstance(output, torch.Tensor):
+            more = "return a Program, whose forward picks one of them"
+            raise TargetError(f"{name}: its module returned {_described(output)}, one tensor is needed: {more}")
+        return output
+
+    return Program(
+        model=module,
+        forward=forward,
+        recipes=lambda: (ctx.provider.recipe(ctx.axes.recipe),),
+        make_inputs=inputs,
+        expects=Expects(stated=False, steps=HISTORY_STEPS if ctx.axes.recipe.name == "delayed_scaling" else STEPS),
+        drive=drive,
+        exact_inputs=exact,
+    )
+
+
+def _inputs(given: Any, ctx: CaseContext, name: str) -> tuple[Inputs, bool]:
+    """What draws a batch, and whether its values are to stay as they are drawn.
+
+    Examples are drawn anew: floating-point ones from the cell's data, others (token ids, masks) stay as they are.
+    """
+    if callable(given) and not isinstance(given, torch.Tensor):
+        return _called(given, name), True
+    examples: Sequence[Any] = (given,) if isinstance(given, torch.Tensor) else given
+    if not isinstance(examples, (tuple, list)) or not all(isinstance(one, torch.Tensor) for one in examples):
+        raise TargetError(f"{name}: inputs must be tensors or a function of a generator, not {_described(given)}")
+    examples = [one.detach().clone().requires_grad_(one.requires_grad) for one in examples]
+
+    def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return tuple(_like(one, ctx, generator) for one in examples)
+
+    return make_inputs, False
+
+
+def _called(given: Callable[[torch.Generator], Any], name: str) -> Inputs:
+    def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        drawn = given(generator)
+        tensors = (drawn,) if isinstance(drawn, torch.Tensor) else tuple(drawn)
+        if not all(isinstance(one, torch.Tensor) for one in tensors):
+            raise TargetError(f"{name}: its inputs function must return tensors, not {_described(drawn)}")
+        return tensors
+
+    return make_inputs
+
+
+def _like(example: torch.Tensor, ctx: CaseContext, generator: torch.Generator) -> torch.Tensor:
+    if not example.is_floating_point():
+        return example.to(ctx.device)
+    values = draw(ctx.axes.data, example.shape, generator, example.dtype, ctx.device)
+    return values.requires_grad_(example.requires_grad)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
+    return type(value).__name__
+
+
+def _check_on_oracle(model: torch.nn.Module, ctx: CaseContext) -> None:
+    """Raise NoOracle for a model whose arithmetic is not the oracle's: it would be compared with itself."""
+    if not any(getattr(module, "provider", None) is ctx.provider for module in model.modules()):
+        raise NoOracle(f"{ctx.axes.target} makes no layer with ctx.provider.linear")
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and parameter.dtype != ctx.dtype:
+            dtype = str(parameter.dtype).removeprefix("torch.")
+            raise NoOracle(f"{ctx.axes.target}: parameter {name} is {dtype}, whatever ctx.dtype says")
