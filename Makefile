@@ -1,5 +1,6 @@
 # make run: judge configs/ci.yaml on this machine.   make l0: every case, in five minutes.
-# make test: the tests of the harness itself.   All make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
+# make test: the tests of the harness itself.        make faults: one cell for each seeded fault.
+# All make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +9,7 @@ STAMP := $(VENV)/installed
 MATRIX ?= ci.yaml
 ARGS ?=
 
-.PHONY: run l0 test lint clean
+.PHONY: run l0 test faults lint clean
 
 run: $(STAMP)
 	$(BIN)/python runner.py --matrix $(MATRIX) $(ARGS)
@@ -18,6 +19,9 @@ l0: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+faults: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m seeded tests/test_faults.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check

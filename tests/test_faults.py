@@ -1,4 +1,7 @@
-"""Each seeded fault turns its cell red by the check it names, and the clean twin of each cell is green."""
+"""Each seeded fault turns its cell red by the check it names, and the clean twin of each cell is green.
+
+``make faults`` runs these (``pytest -m seeded``); ``make test`` leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ FALLBACK = {
     "print_in_linear",
     "recipe_by_identity",
 }
+pytestmark = pytest.mark.seeded
 REFUSED = Expectation(raises=Raises("RuntimeError", "not supported under torch.compile"))
 
 
