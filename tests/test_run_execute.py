@@ -100,3 +100,11 @@ def test_after_out_of_memory_the_rest_is_given_back(monkeypatch: pytest.MonkeyPa
     assert freed == []
     executed(monkeypatch, result(cell(0), Verdict.OOM))
     assert freed == [True]
+
+
+def test_a_cell_that_switches_compilation_off_takes_its_process_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every later cell there would be an error of the harness, and nobody's fault but this cell's."""
+    monkeypatch.setattr(execute, "compile_switches", lambda: ["suppress_errors"])
+    assert executed(monkeypatch, result(cell(0), Verdict.FAIL)).notes == (RETIRE_WORKER,)
+    met = executed(monkeypatch, RuntimeError("compilation is switched off"))  # by the environment: no process is better
+    assert (met.verdict, met.notes) == (Verdict.ERROR, ())

@@ -217,6 +217,9 @@ def test_without_lock_files_workers_still_get_a_gpu_each_and_nobody_claims_to_be
 
 def test_the_directory_is_this_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert directory({leases.DIRECTORY: str(tmp_path / "a" / "b")}) == tmp_path / "a" / "b"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="not a directory of this user's"):
+        directory({leases.DIRECTORY: str(tmp_path / "file")})
     default = directory({})
     assert default == Path(f"/tmp/fp8-harness-{os.getuid()}")
     assert default.stat().st_mode & 0o077 == 0

@@ -50,7 +50,7 @@ def report_page(report: Report, width: int, *, ascii_only: bool = False) -> Page
     page.flow([f"{mark} {words}" for mark, _, words in MARKS.values()], gap="   ")
     _head(page, "Stack")
     for item in report.stack:
-        _put_item(page, item, 2 + max(cell_len(one.topic) for one in report.stack))
+        _put_item(page, item, 2 + max(cell_len(page.clean(one.topic)) for one in report.stack))
     _put_gpus(page, report)
     _put_recipes(page, report.providers)
     for provider in report.providers:
@@ -73,7 +73,7 @@ def _put_item(page: Page, item: Item, column: int = 0) -> None:
     """One line; ``column`` is the width of all topics, 0 where they don't stand in a column."""
     topic = page.clean(item.topic)
     if column and 4 * column < 3 * page.width:
-        _marked(page, item.status, item.text, topic.ljust(column))
+        _marked(page, item.status, item.text, topic + " " * (column - cell_len(topic)))
     else:
         _marked(page, item.status, f"{topic}: {item.text}")
     _put_command(page, item.fix)

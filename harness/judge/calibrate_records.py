@@ -122,6 +122,8 @@ def read(path: Path) -> Calibration:
         if not isinstance(value, Mapping):
             raise NotARecord(f"{path}:{number}: not an object")
         values.append(value)
+    if not values:
+        raise NotARecord(f"{path}: empty")
     try:
         return _calibration(values)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -108,7 +108,8 @@ def _nothing(*args: Any) -> None:
     """The oracle allocates nothing in advance."""
 
 
-def _without_checkpoint(function: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
+def _without_checkpoint(function: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
+    del options  # use_reentrant and the like: how it is recomputed
     return function(*args)
 
 

@@ -34,6 +34,7 @@ from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Ve
 
 # Findings that a group of reds shares are told once; a result keeps this many.
 MAX_FINDINGS = 20
+HARNESS_ERROR = "harness.error"
 
 
 def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
@@ -164,7 +165,7 @@ def _escaped(cell: Cell, arch: str, error: Exception) -> CellResult:
     seen = describe_error(error, "run")
     poisoned, special = poisons_worker(seen), verdict_of_error(seen)
     if not poisoned and special is None:
-        finding = Finding("harness.error", "no exception in the harness", f"{type(error).__name__}: {error}")
+        finding = Finding(HARNESS_ERROR, "no exception in the harness", f"{type(error).__name__}: {error}")
         return _with_stack(_unobserved(cell, arch, Verdict.ERROR, str(finding), (finding,)), error)
     finding = _device_finding(special, seen.chain[-1][1] or seen.type, seen.site)
     failed = {finding.check}
@@ -186,7 +187,10 @@ def _with_stack(result: CellResult, error: Exception) -> CellResult:
 
 
 def _left_behind(result: CellResult) -> CellResult:
-    """``result`` with what the cell did to this process's GPU: the next cell must neither meet it nor be blamed."""
+    """``result`` with what the cell did to this process: the next cell must neither meet it nor be blamed."""
+    if compile_switches() and not any(finding.check == HARNESS_ERROR for finding in result.findings):
+        # The cell switched compilation off (it was on at the start) and is red for it; no later one can be judged here.
+        result = dataclasses.replace(result, notes=tuple(dict.fromkeys((*result.notes, RETIRE_WORKER))))
     lost = lost_context()
     if not lost:
         if result.verdict is Verdict.OOM:

@@ -268,7 +268,8 @@ def directory(env: Mapping[str, str]) -> Path:
     """
     named = env.get(DIRECTORY)
     path = Path(named) if named else Path("/tmp") / f"fp8-harness-{os.getuid()}"
-    path.mkdir(mode=0o700, parents=bool(named), exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # a file: told below
+        path.mkdir(mode=0o700, parents=bool(named), exist_ok=True)
     found = path.stat() if named else path.lstat()
     if not stat.S_ISDIR(found.st_mode) or (not named and found.st_uid != os.getuid()):
         raise NotADirectoryError(f"{path}: is not a directory of this user's; {DIRECTORY} names another")
