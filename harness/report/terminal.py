@@ -171,7 +171,10 @@ def _put_end(page: Page, view: View, directory: Path | None) -> None:
     if not view.results:
         page.say("No cell has a result.", style="bold red")
     else:
-        page.say(f"require {run.require}: {'NOT met' if unmet else 'met'}", style="bold red" if unmet else "bold green")
+        # A part of a plan is asked for less than its matrix says; the note beside it says so.
+        part = " (of this part of the plan)" if any(note.startswith("require ") for note in run.notes) else ""
+        said = f"require {run.require}{part}: {'NOT met' if unmet else 'met'}"
+        page.say(said, style="bold red" if unmet else "bold green")
     for text in unmet[:MAX_GROUPS]:
         page.say(text, first="  ", rest="    ")
     if len(unmet) > MAX_GROUPS:
