@@ -118,7 +118,7 @@ def _program(
         recipes=lambda: (ctx.provider.recipe(outer), ctx.provider.recipe(inner)),
         make_inputs=rows_of(ctx),
         drive=drive,
-        expects=Expects(labels, graphs=graphs, recompiles=graphs - 1, steps=steps),
+        expects=Expects(labels, graphs=graphs, recompiles=graphs - 1, steps=steps, ordered_backward=False),
         own_threads=True,
         probes=probes,
     )

@@ -80,7 +80,8 @@ class Expects:
     ``eager_error`` (a class name), and ``schedule`` states what it really runs. Such a program has a ``sound`` forward.
 
     ``stated`` is False where nobody says how many graphs and which FP8 products there must be (a user's own module):
-    both are shown instead of judged, but there must be some.
+    both are shown instead of judged, but there must be some. ``ordered_backward`` is False where a step's forward runs
+    in several threads: the same products must run in backward, in whatever order.
     """
 
     fp8_linears: tuple[str, ...] = ()
@@ -97,6 +98,7 @@ class Expects:
     eager_is_wrong: str = ""
     eager_error: str = ""
     stated: bool = True
+    ordered_backward: bool = True
 
     def step(self, index: int, *, compiled: bool = False) -> StepExpects:
         """What step ``index`` must run in FP8."""

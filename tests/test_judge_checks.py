@@ -270,6 +270,16 @@ class TestOrderOfWgrads:
     def test_other_recipes(self, wgrads: tuple[str, ...]) -> None:
         assert self.judge(wgrads) == {"fp8.recipe_seen"}
 
+    def test_a_forward_in_several_threads_has_no_order_of_backward(self) -> None:
+        clean = clean_run()
+        kept = tuple(item for item in clean.records if item.product not in ("dgrad", "wgrad"))
+        unordered = Expects(fp8_linears=LINEARS, ordered_backward=False)
+        for labels, fires in (((INNER, OUTER, OUTER), set()), ((OUTER,) * 3, {"fp8.recipe_seen"})):
+            products = [record(label, product) for label in labels for product in ("dgrad", "wgrad")]
+            changed = dataclasses.replace(clean, records=(*kept, *products))
+            assert fired(judging(expects=unordered, eager=changed)) == fires
+            assert fired(judging(eager=changed)) == {"fp8.recipe_seen"}
+
     @pytest.mark.parametrize(("run", "backend"), [("eager", "inductor"), ("compiled", "aot_eager")])
     def test_another_order_elsewhere(self, run: str, backend: str) -> None:
         assert self.judge((INNER, OUTER, OUTER), run, backend) == {"fp8.recipe_seen"}
