@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.doctor import children
-from harness.doctor.children import Reply, ask, last_lines, signal_name
+from harness.doctor.children import Reply, ask, last_lines
 from harness.doctor.questions import Request
+from harness.run.postmortem import signal_name
 
 ANSWER = "import sys; sys.stdout.write('noise'); open(sys.argv[1], 'w').write(sys.stdin.read())"
 

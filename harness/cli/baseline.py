@@ -14,7 +14,7 @@ from harness.cli.option import Settings
 from harness.plan import Plan, PlanError
 from harness.plan.baseline import baseline_text, baseline_use, read_baseline
 from harness.report import RunInfo
-from harness.report.baseline import Update, named, update
+from harness.report.baseline import Update, many, named, update
 from harness.report.store import write_text_atomically
 from harness.run.here import UnknownMachine, this_machine
 from harness.run.run_dir import why_unwritable
@@ -40,7 +40,7 @@ class BaselineTask:
             return []
         baseline = self.use.baseline
         gone = f", {len(self.use.gone)} of them not in the plan" if self.use.gone else ""
-        return [f"baseline {self.file}: {_many(len(baseline.cells))}{gone}, measured on {baseline.environment}"]
+        return [f"baseline {self.file}: {many(len(baseline.cells))}{gone}, measured on {baseline.environment}"]
 
 
 def baseline_task(plan: Plan, settings: Settings, *, complete: bool) -> BaselineTask | None:
@@ -125,7 +125,7 @@ def write_update(task: BaselineTask, info: RunInfo, results: Sequence[CellResult
         why = why_unwritable(task.file, error) if isinstance(error, OSError) else str(error)
         print(f"error: the baseline was not updated: {why}", file=sys.stderr)
         return False
-    print("\n  ".join([f"baseline {task.file}: {_many(len(done.baseline.cells))}", *_told(done)]))
+    print("\n  ".join([f"baseline {task.file}: {many(len(done.baseline.cells))}", *_told(done)]))
     return True
 
 
@@ -138,7 +138,7 @@ def _refuse_changed(task: BaselineTask) -> None:
 
 def _told(done: Update) -> Iterator[str]:
     if done.same:
-        yield f"{_many(len(done.same))} measured again, the same"
+        yield f"{many(len(done.same))} measured again, the same"
     for ids, what in (
         (done.changed, "changed"),
         (done.added, "new"),
@@ -148,10 +148,6 @@ def _told(done: Update) -> Iterator[str]:
         (done.left_out, "not in it: not as expected, and never were"),
     ):
         if ids:
-            yield f"{_many(len(ids))} {what}: {named(ids)}"
+            yield f"{many(len(ids))} {what}: {named(ids)}"
     if done.kept_unselected:
-        yield f"{_many(len(done.kept_unselected))} kept as they were: this run did not select them"
-
-
-def _many(count: int) -> str:
-    return f"{count} cell{'' if count == 1 else 's'}"
+        yield f"{many(len(done.kept_unselected))} kept as they were: this run did not select them"

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.doctor.questions import Request, dump
+from harness.run.postmortem import signal_name
 
 COMMAND = (sys.executable, "-m", "harness.doctor.probe")
 # What a child gets that can't even end itself after its time limit, with a traceback of where it hangs.
@@ -118,13 +119,6 @@ def ask(requests: Sequence[Request], env: Mapping[str, str], command: Sequence[s
             except OSError as error:
                 children.append(Reply("", f"could not be started: {error.strerror or error}"))
         return [child if isinstance(child, Reply) else child.reply() for child in children]
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def last_lines(path: Path) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.faults.fault import Fault
-from harness.faults.patching import patched
-from harness.providers.protocol import Provider
+from harness.faults.patching import autocast_fault
 
 
 @contextmanager
@@ -28,18 +27,11 @@ def _autocast(enabled: bool = True, recipe: Any = None) -> Iterator[None]:
         FP8GlobalStateManager.autocast_exit(enabled, _graph=False)
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    with patched(provider, "autocast", _autocast):
-        yield provider
-    provider.reset()
-
-
 FAULT = Fault(
     name="exit_decrements",
     breaks="after a reset in an open region its exit leaves a depth of -1",
     caught_by="state.unchanged",
-    apply=_apply,
+    apply=autocast_fault(_autocast),
     report="NVIDIA/TransformerEngine#2759",
     where={"case": "reset_between_calls", "variant": "inside"},
 )

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.faults.fault import Fault
-from harness.faults.patching import patched
-from harness.providers.protocol import Provider
+from harness.faults.patching import autocast_fault
 
 
 @contextmanager
@@ -22,17 +21,10 @@ def _autocast(enabled: bool = True, recipe: Any = None) -> Iterator[None]:
     FP8GlobalStateManager.autocast_exit(enabled, _graph=False)
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    with patched(provider, "autocast", _autocast):
-        yield provider
-    provider.reset()
-
-
 FAULT = Fault(
     name="exit_skipped_on_exception",
     breaks="an exception inside a region leaves FP8 enabled",
     caught_by="state.unchanged",
-    apply=_apply,
+    apply=autocast_fault(_autocast),
     report="pytorch/pytorch#195488",
 )

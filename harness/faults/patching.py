@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.providers.protocol import Provider
 
 _ABSENT = object()
 
@@ -21,3 +24,15 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[Any]:
             delattr(owner, name)
         else:
             setattr(owner, name, before)
+
+
+def autocast_fault(autocast: Any) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault with another region in the place of the provider's; a reset mends the state."""
+
+    @contextmanager
+    def apply(provider: Provider) -> Iterator[Provider]:
+        with patched(provider, "autocast", autocast):
+            yield provider
+        provider.reset()
+
+    return apply

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.faults.fault import Fault
-from harness.providers.protocol import Provider
+from harness.faults.products import Given, Multiply, product_fault
+
+if TYPE_CHECKING:
+    import torch
+
+_BUFFERS: dict[int, torch.Tensor] = {}
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    from harness.faults.patching import patched
-    from harness.fp8 import ops
-    from harness.fp8.quantizer import Quantized
-    from harness.fp8.recipe import Recipe
-
-    multiply = ops.multiply
-    buffers: dict[int, torch.Tensor] = {}
-
-    def multiply_into_buffer(
-        product: str, recipe: Recipe, a: Quantized, b: Quantized, out_dtype: torch.dtype, weight: torch.Tensor
-    ) -> torch.Tensor:
-        output = multiply(product, recipe, a, b, out_dtype, weight)
-        if product == "fprop":
-            buffers.clear()
-        if product != "wgrad":
-            return output
-        return buffers.setdefault(weight.data_ptr(), output).clone()
-
-    with patched(ops, "multiply", multiply_into_buffer):
-        yield provider
+def _change(given: Given, multiply: Multiply) -> Any:
+    output = multiply(given)
+    if given.product == "fprop":
+        _BUFFERS.clear()
+    if given.product != "wgrad":
+        return output
+    return _BUFFERS.setdefault(given.weight.data_ptr(), output).clone()
 
 
 FAULT = Fault(
     name="shared_weight_gradient_lost",
     breaks="the gradient of a weight's second use is lost: the first use's counts twice",
     caught_by="numerics.program",
-    apply=_apply,
+    apply=product_fault(_change, clear=_BUFFERS.clear),
     report="NVIDIA/TransformerEngine#93",
     where={"case": "stack", "variant": "shared"},
 )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from harness.faults.fault import Fault
-from harness.faults.patching import patched
+from harness.faults.patching import autocast_fault
 from harness.fp8.state import FP8GlobalStateManager
-from harness.providers.protocol import Provider
 
 
 class _Region:
@@ -25,18 +22,11 @@ class _Region:
         FP8GlobalStateManager.autocast_exit(self.enabled, _graph=False)
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    with patched(provider, "autocast", _Region):
-        yield provider
-    provider.reset()
-
-
 FAULT = Fault(
     name="state_saved_when_made",
     breaks="a region that is made in one place and entered in another restores the wrong state",
     caught_by="fp8.recipe_seen",
-    apply=_apply,
+    apply=autocast_fault(_Region),
     report="NVIDIA/TransformerEngine#187",
     where={"case": "hoisted", "variant": "late"},
 )

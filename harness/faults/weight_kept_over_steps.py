@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 from harness.faults.fault import Fault
-from harness.providers.protocol import Provider
+from harness.faults.products import Given, Multiply, product_fault
+
+if TYPE_CHECKING:
+    from harness.fp8.quantizer import Quantized
+
+_KEPT: dict[tuple[object, ...], Quantized] = {}
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    from harness.faults.patching import patched
-    from harness.fp8 import ops
-    from harness.fp8.quantizer import WEIGHT, Quantized
-    from harness.fp8.recipe import Recipe
-
-    multiply = ops.multiply
-    kept: dict[tuple[object, ...], Quantized] = {}
-
-    def multiply_kept(
-        product: str, recipe: Recipe, a: Quantized, b: Quantized, out_dtype: torch.dtype, weight: torch.Tensor
-    ) -> torch.Tensor:
-        if b.role == WEIGHT:
-            b = kept.setdefault((product, recipe.key, weight.data_ptr(), b.source.shape), b)
-        return multiply(product, recipe, a, b, out_dtype, weight)
-
-    with patched(ops, "multiply", multiply_kept):
-        yield provider
+def _change(given: Given, multiply: Multiply) -> Any:
+    if given.b.role == "weight":
+        key = (given.product, given.recipe.key, given.weight.data_ptr(), given.b.source.shape)
+        given = dataclasses.replace(given, b=_KEPT.setdefault(key, given.b))
+    return multiply(given)
 
 
 FAULT = Fault(
     name="weight_kept_over_steps",
     breaks="the quantised weight of the first step is used after the optimizer changed the weight",
     caught_by="numerics.tap",
-    apply=_apply,
+    apply=product_fault(_change, clear=_KEPT.clear),
     report="NVIDIA/TransformerEngine#1047",
     where={"case": "multi_step"},
 )

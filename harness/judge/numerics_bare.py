@@ -12,7 +12,7 @@ import torch
 
 from harness.judge.compare import bit_difference, same_bits
 from harness.judge.numerics_bench import Bench, describe, tensors_of
-from harness.judge.numerics_program import BIT_EQUAL_BACKENDS, check_storage
+from harness.judge.numerics_program import bits_wanted, check_storage
 from harness.observe.types import StepTensors
 from harness.types import Finding
 
@@ -60,10 +60,6 @@ def _steps(run: object) -> tuple[StepTensors, ...]:
     return steps
 
 
-def _bits_wanted(bench: Bench, name: str) -> bool:
-    return bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic
-
-
 def _differing(bench: Bench, eager: StepTensors, compiled: StepTensors) -> Iterator[tuple[str, str]]:
     """Names of tensors that differ where they must not, each with what is different."""
     one, two = tensors_of(eager), tensors_of(compiled)
@@ -72,7 +68,7 @@ def _differing(bench: Bench, eager: StepTensors, compiled: StepTensors) -> Itera
             yield describe(name), "a tensor on one side only"
         elif one[name].shape != two[name].shape or one[name].dtype != two[name].dtype:
             yield describe(name), f"{tuple(two[name].shape)} {two[name].dtype}"
-        elif _bits_wanted(bench, name) and not same_bits(one[name], two[name]):
+        elif bits_wanted(bench, name) and not same_bits(one[name], two[name]):
             differing = int(bit_difference(one[name], two[name]).sum())
             yield describe(name), f"{differing} of {one[name].numel()} elements differ"
 

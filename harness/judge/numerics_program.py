@@ -128,19 +128,19 @@ def _compare_weights(bench: Bench, compiled: View, step: int, eager: Weights, se
         place = f"{compiled.tensor_place(step, name)} after the update"
         if name not in eager or name not in seen:
             findings.append(Finding("numerics.eager", "weights on both sides", "on one side only", place))
-        elif _bits_wanted(bench, name) and not same_bits(eager[name], seen[name]):
+        elif bits_wanted(bench, name) and not same_bits(eager[name], seen[name]):
             findings.append(Finding("numerics.eager", "the bits of eager", "other weights", place))
     return findings
 
 
-def _bits_wanted(bench: Bench, name: str) -> bool:
+def bits_wanted(bench: Bench, name: str) -> bool:
     """True when compiled must have the bits of eager."""
     return bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic
 
 
 def _same(bench: Bench, check: str, name: str, where: str) -> None:
     """Note a tensor that had the same bits, whether or not it had to."""
-    if _bits_wanted(bench, name):
+    if bits_wanted(bench, name):
         bench.compared(check, "bits")
     else:
         bench.meet(check, 0.0, where, kind_of(name))
@@ -157,7 +157,7 @@ def _compare_with_eager(bench: Bench, eager: View, compiled: View, step: int, na
         shapes = f"{tuple(expected.shape)} {expected.dtype}", f"{tuple(got.shape)} {got.dtype}"
         return [_eager_finding(compiled, step, name, *shapes)]
     own, other = tensors_of(eager.oracle.steps[step]).get(name), tensors_of(compiled.oracle.steps[step]).get(name)
-    equal_bits = _bits_wanted(bench, name)
+    equal_bits = bits_wanted(bench, name)
     if own is None or other is None:
         worst = within((got.double() - expected.double()).abs(), torch.zeros_like(expected, dtype=torch.float64))
     else:
@@ -222,7 +222,7 @@ def _later_fault(bench: Bench, name: str, eager: torch.Tensor | None, compiled: 
         return ""
     size = norm(eager)
     distance = norm(compiled.double() - eager.double()) / size if size else math.inf
-    if _bits_wanted(bench, name):
+    if bits_wanted(bench, name):
         return f"other bits, {distance:.3g} of its norm away"
     limit = LATER_NOISES * _noise_ratio(bench, name) + LATER_UNITS * bench.precision.unit
     bench.meet("numerics.later", distance / limit, where, kind_of(name))

@@ -192,10 +192,11 @@ def _notes(
         (older, "in the baseline from an earlier environment than the file's"),
     ):
         if ids:
-            yield f"{_many(len(ids))} {text}: {named(ids)}"
+            yield f"{many(len(ids))} {text}: {named(ids)}"
 
 
-def _many(count: int) -> str:
+def many(count: int) -> str:
+    """``1 cell``, ``2 cells``."""
     return f"{count} cell{'' if count == 1 else 's'}"
 
 

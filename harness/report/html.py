@@ -15,9 +15,8 @@ from harness.report.commands import repro_words
 from harness.report.evidence import evidence_rows, never_native, nothing_executed
 from harness.report.groups import headline
 from harness.report.marks import LEGEND, NOT_PLANNED, Mark, cell_seconds, duration, mark_of
-from harness.report.predicate import axis_text
 from harness.report.run_info import RunInfo
-from harness.report.table import Table
+from harness.report.table import Table, value_of
 from harness.report.textfit import JOINT, printable, visible
 from harness.report.view import View
 from harness.types import CellResult, Verdict
@@ -121,13 +120,9 @@ def _filters(results: Sequence[CellResult]) -> list[Filter]:
     filters = [
         Filter("verdict", tuple(dict.fromkeys(result.verdict.value for result in results))),
         Filter("evidence", tuple(dict.fromkeys(result.evidence.value for result in results))),
-        *(Filter(axis, tuple(dict.fromkeys(_axis(result, axis) for result in results))) for axis in axes),
+        *(Filter(axis, tuple(dict.fromkeys(value_of(result, axis) for result in results))) for axis in axes),
     ]
     return [f for f in filters if f.name in ("verdict", "evidence") or 1 < len(f.values) <= MAX_VALUES]
-
-
-def _axis(result: CellResult, axis: str) -> str:
-    return axis_text(result.axes.get(axis, ""))
 
 
 def _rows(results: Sequence[CellResult], filters: Sequence[Filter]) -> Iterator[Row]:
@@ -135,7 +130,7 @@ def _rows(results: Sequence[CellResult], filters: Sequence[Filter]) -> Iterator[
     ranks = [{value: rank for rank, value in enumerate(f.values)} for f in filters]
     for result in results:
         own = {"verdict": result.verdict.value, "evidence": result.evidence.value}
-        values = [own[f.name] if f.name in own else _axis(result, f.name) for f in filters]
+        values = [own[f.name] if f.name in own else value_of(result, f.name) for f in filters]
         yield Row(
             positions=" ".join(str(rank[value]) for rank, value in zip(ranks, values, strict=True)),
             mark=mark_of(result),

@@ -88,7 +88,7 @@ class Table:
         """
         if self.row_axes[0] != "case" or len(self.row_axes) == 1:
             return [(row, row) for row in self.rows]
-        targets = {row[0] for (row, _), cell in self.cells.items() if _value(next(iter(cell.values())), "target")}
+        targets = {row[0] for (row, _), cell in self.cells.items() if value_of(next(iter(cell.values())), "target")}
         shown: list[tuple[Row, Row]] = []
         for case in dict.fromkeys(row[0] for row in self.rows):
             rows = [row for row in self.rows if row[0] == case]
@@ -104,7 +104,7 @@ def build_tables(results: Sequence[CellResult]) -> list[Table]:
     """The tables of a run, by the first cell of each in plan order. Every result stands in exactly one of them."""
     cases: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
-        cases.setdefault(tuple(_value(result, axis) for axis in TITLE_AXES), []).append(result)
+        cases.setdefault(tuple(value_of(result, axis) for axis in TITLE_AXES), []).append(result)
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for (case, *place), cells in cases.items():
         nestings = _distinct(cells, "nesting")
@@ -115,7 +115,7 @@ def build_tables(results: Sequence[CellResult]) -> list[Table]:
 
 def _table_of(results: Sequence[CellResult]) -> Table:
     programs = {_values(result, ("case", *PROGRAM_AXES)) for result in results}
-    kinds = tuple(axis for axis in PROGRAM_AXES if any(_value(result, axis) for result in results))
+    kinds = tuple(axis for axis in PROGRAM_AXES if any(value_of(result, axis) for result in results))
     if len(programs) > 1 and len(_distinct(results, "nesting")) == 1:
         return _table(results, ("case",), kinds, (), "recipe")
     return _table(results, (), kinds if len(programs) > 1 else (), ("recipe",), "nesting")
@@ -133,7 +133,7 @@ def _table(results: Sequence[CellResult], head: Row, kinds: Sequence[str], tail:
     slot_axes = tuple(axis for axis in axes if len(values[axis]) > 1)
     cells: dict[tuple[Row, str], dict[Slot, CellResult]] = {}
     for result in results:
-        position = row_of(result), _value(result, column_axis)
+        position = row_of(result), value_of(result, column_axis)
         cells.setdefault(position, {})[_values(result, slot_axes)] = result
     used = {slot for cell in cells.values() for slot in cell}
     return Table(
@@ -147,12 +147,13 @@ def _table(results: Sequence[CellResult], head: Row, kinds: Sequence[str], tail:
     )
 
 
-def _value(result: CellResult, axis: str) -> str:
+def value_of(result: CellResult, axis: str) -> str:
+    """The cell's value of an axis as ids spell it; empty where an older result has none."""
     return axis_text(result.axes.get(axis, ""))
 
 
 def _values(result: CellResult, axes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_value(result, axis) for axis in axes)
+    return tuple(value_of(result, axis) for axis in axes)
 
 
 def _program(result: CellResult, kinds: Sequence[str]) -> Row:
@@ -167,7 +168,7 @@ def _in_order(used: set[Slot], values: Sequence[tuple[str, ...]]) -> list[Slot]:
 
 
 def _distinct(results: Sequence[CellResult], axis: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_value(result, axis) for result in results))
+    return tuple(dict.fromkeys(value_of(result, axis) for result in results))
 
 
 def _title(results: Sequence[CellResult]) -> str:
