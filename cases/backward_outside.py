@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 
 from cases.refusals import delayed_refusal
-from cases.toy_linear import HISTORY_STEPS, STEPS, linears_of, rows_of
+from cases.toy_linear import HISTORY_STEPS, STEPS, flat, linears_of, rows_of
 from harness import torch_compat
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects
@@ -112,9 +112,7 @@ def build(ctx: CaseContext) -> Program:
     autocast = ctx.provider.autocast
     compiles = delayed_refusal(ctx) is None
 
-    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = flat(autocast, layers)
 
     return Program(
         model=layers,

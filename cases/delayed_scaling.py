@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from cases.recipe_fields import with_fields
-from cases.toy_linear import Layers, linears_of, rows_of
+from cases.toy_linear import Layers, bare, flat, linears_of, rows_of
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of, lacks
 from harness.providers.protocol import Provider
@@ -44,21 +44,13 @@ LENGTHS = (3, 2, 4, 4, 3)
 def _inside(ctx: CaseContext, layers: Layers) -> Forward:
     autocast = ctx.provider.autocast
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
-
-    return forward
+    return flat(autocast, layers)
 
 
 def _around(ctx: CaseContext, layers: Layers) -> Forward:
     del ctx
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        del recipes
-        return layers[1](layers[0](x))  # type: ignore[no-any-return]
-
-    return forward
+    return bare(layers)
 
 
 def _nested(ctx: CaseContext, layers: Layers) -> Forward:

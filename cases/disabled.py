@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from cases.toy_linear import STEPS, Layers, linears_of, rows_of
+from cases.toy_linear import STEPS, Layers, bare, linears_of, rows_of
 from harness.observe.census import reset_compiler
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects
@@ -77,11 +77,7 @@ def _given(autocast: Autocast, layers: Layers) -> Forward:
 def _bare(autocast: Autocast, layers: Layers) -> Forward:
     del autocast  # the caller's regions
 
-    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
-        del recipes
-        return layers[1](layers[0](x))  # type: ignore[no-any-return]
-
-    return forward
+    return bare(layers)
 
 
 # Per variant: the program, and for each layer whose recipe it has: outer, inner or none; ``around`` states it by step.

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from cases.toy_linear import STEPS, linears_of, rows_of
+from cases.toy_linear import STEPS, bare, linears_of, rows_of
 from harness.probing import documented
 from harness.program import Case, CaseContext, Expects, Program, Step
 from harness.types import Raises
@@ -93,9 +93,7 @@ def _twice(ctx: CaseContext) -> Program:
     """One object entered again, after its region and inside it: refused both times, the open region stays in force."""
     layers, autocast = linears_of(ctx, 2), ctx.provider.autocast
 
-    def forward(recipes: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
-        del recipes
-        return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = bare(layers)
 
     def drive(step: Step) -> torch.Tensor:
         hoisted = autocast(enabled=True, recipe=step.recipes[0])

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import torch
 
-from cases.toy_linear import linears_of
+from cases.toy_linear import flat, linears_of
 from harness.data import draw
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of, lacks
@@ -95,9 +95,7 @@ def _parity(ctx: CaseContext, layers: torch.nn.ModuleList, forward: Forward) -> 
     """Kept and fresh weights give the same bits, in each micro-batch of a window, output and gradients."""
     autocast = ctx.provider.autocast
 
-    def fresh(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    fresh = flat(autocast, layers)
 
     def probes(probing: Probing) -> None:
         rows, width, _ = ctx.axes.shape

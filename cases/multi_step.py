@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from cases.toy_linear import linears_of, rows_of
+from cases.toy_linear import flat, linears_of, rows_of
 from harness.program import Case, CaseContext, Expects, Program
 
 STEPS = 10
@@ -31,9 +31,7 @@ def build(ctx: CaseContext) -> Program:
     layers = linears_of(ctx, 2)
     recipe, autocast = ctx.axes.recipe, ctx.provider.autocast
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = flat(autocast, layers)
 
     return Program(
         model=layers,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 
-from cases.toy_linear import STEPS, linears_of, rows_of
+from cases.toy_linear import STEPS, bare, flat, linears_of, rows_of
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of, lacks
 from harness.providers.protocol import Provider
@@ -33,9 +33,7 @@ def _between(ctx: CaseContext) -> Program:
     layers = linears_of(ctx, 2)
     autocast = ctx.provider.autocast
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = flat(autocast, layers)
 
     def drive(step: Step) -> torch.Tensor:
         before = step.forward(step.recipes, *step.inputs)
@@ -55,9 +53,7 @@ def _inside(ctx: CaseContext) -> Program:
     outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
     autocast = ctx.provider.autocast
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        del recipes  # what is compiled knows nothing of the region around it
-        return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = bare(layers)
 
     def drive(step: Step) -> torch.Tensor:
         with autocast(enabled=True, recipe=step.recipes[0]):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import torch
 
-from cases.toy_linear import HISTORY_STEPS, STEPS, linears_of, rows_of
+from cases.toy_linear import HISTORY_STEPS, STEPS, bare, linears_of, rows_of
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step
 
@@ -107,9 +107,7 @@ def _program(
     layers = linears_of(ctx, 2)
     outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        del recipes  # what is compiled knows nothing of the region around it
-        return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = bare(layers)
 
     steps = HISTORY_STEPS if outer.name == "delayed_scaling" else STEPS
     return Program(

@@ -18,8 +18,20 @@ Layers = torch.nn.ModuleList
 Forward = Callable[..., torch.Tensor]
 
 
-def _flat(autocast: Autocast, layers: Layers) -> Forward:
-    def forward(recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+def bare(layers: Layers) -> Forward:
+    """Two layers and no region: what is compiled knows nothing of one that is opened around it."""
+
+    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
+        del recipes
+        return layers[1](layers[0](x))  # type: ignore[no-any-return]
+
+    return forward
+
+
+def flat(autocast: Autocast, layers: Layers) -> Forward:
+    """Two layers in one region."""
+
+    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
         with autocast(enabled=True, recipe=recipes[0]):
             return layers[1](layers[0](x))  # type: ignore[no-any-return]
 
@@ -79,7 +91,7 @@ def _sequential(autocast: Autocast, layers: Layers) -> Forward:
 
 # Per nesting: the program, and for each layer in forward order who gives its recipe: outer, inner or nobody ("-").
 NESTED_PROGRAMS: dict[str, tuple[Callable[[Autocast, Layers], Forward], str]] = {
-    "flat": (_flat, "oo"),
+    "flat": (flat, "oo"),
     "nested": (_nested, "oio"),
     "nested_disabled": (_nested_disabled, "o-o"),
     "deep": (_deep, "oioio"),

@@ -14,7 +14,7 @@ import torch
 
 from cases.canary.ground import Ground, Holder, State
 from cases.canary.table import FACTS
-from cases.toy_linear import STEPS, linears_of, rows_of
+from cases.toy_linear import STEPS, flat, linears_of, rows_of
 from harness.observe.census import reset_compiler
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program
@@ -26,9 +26,7 @@ def build(ctx: CaseContext) -> Program:
     """Two layers in a region: what the facts are about, working."""
     layers, autocast = linears_of(ctx, 2), ctx.provider.autocast
 
-    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
-        with autocast(enabled=True, recipe=recipes[0]):
-            return layers[1](layers[0](x))  # type: ignore[no-any-return]
+    forward = flat(autocast, layers)
 
     return Program(
         model=layers,
