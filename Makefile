@@ -1,5 +1,5 @@
 # make run: judge configs/ci.yaml on this machine.   make l0: every case, in five minutes.
-# make test: the tests of the harness itself.        make faults: one cell for each seeded fault.
+# make test: the tests of the harness itself.        make selftest: is each seeded fault caught?
 # All make .venv first. PYTHON=python3.12 picks the interpreter, ARGS="..." goes to runner.py.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ STAMP := $(VENV)/installed
 MATRIX ?= ci.yaml
 ARGS ?=
 
-.PHONY: run l0 test faults lint clean
+.PHONY: run l0 test selftest lint clean
 
 run: $(STAMP)
 	$(BIN)/python runner.py --matrix $(MATRIX) $(ARGS)
@@ -20,8 +20,8 @@ l0: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -n 2
 
-faults: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m seeded tests/test_faults.py
+selftest: $(STAMP)
+	$(BIN)/python runner.py selftest $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

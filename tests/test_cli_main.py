@@ -15,7 +15,7 @@ from tests.support.running import ROOT, RUNNER
     ("words", "message"),
     [
         (["reprot"], "error: unknown command 'reprot' (did you mean report?)"),
-        (["xyzzy"], "error: unknown command 'xyzzy'; commands: doctor, report, schema"),
+        (["xyzzy"], "error: unknown command 'xyzzy'; commands: doctor, report, schema, selftest"),
         (["ci.yaml"], "error: unknown command 'ci.yaml' (did you mean --matrix ci.yaml?)"),
         ([], "error: no matrix: runner.py --matrix FILE"),
         (["--matrxi", "x"], "error: unknown option --matrxi (did you mean --matrix?)"),

@@ -1,7 +1,5 @@
-"""Each seeded fault turns its cell red by the check it names, and the clean twin of each cell is green.
-
-``make faults`` runs these (``pytest -m seeded``); ``make test`` leaves them out.
-"""
+"""What faults do beside being caught, which ``runner.py selftest`` shows of each: they mend what they broke, they don't
+hide each other, and what they leave in a process is not blamed on a later cell."""
 
 from __future__ import annotations
 
@@ -19,8 +17,6 @@ from harness.registry import load
 from harness.run.execute import execute_cell
 from harness.types import Axes, Cell, CellResult, Evidence, Expectation, Raises, Spec, Verdict
 
-# Faults that end the process are shown end to end, in tests/test_end_to_end.py.
-DEADLY = {"segfault", "hang"}
 # A break under fullgraph=True is an exception, not a fallback: these are asked with fullgraph off.
 FALLBACK = {
     "counting_state",
@@ -30,7 +26,6 @@ FALLBACK = {
     "print_in_linear",
     "recipe_by_identity",
 }
-pytestmark = pytest.mark.seeded
 REFUSED = Expectation(raises=Raises("RuntimeError", "not supported under torch.compile"))
 
 
@@ -43,38 +38,6 @@ def run(fault: str, *, fullgraph: bool, recipe: str = "float8_current_scaling") 
 
 def checks_of(result: CellResult) -> set[str]:
     return {finding.check for finding in result.findings}
-
-
-def skip_without(needs: str) -> None:
-    """Some faults do nothing on a machine without a GPU; what they break is not there."""
-    if needs == "cuda" and not torch.cuda.is_available():
-        pytest.skip("the fault needs a CUDA device")
-
-
-@pytest.mark.parametrize("name", sorted(set(FAULTS) - DEADLY - {"out_of_memory"}))
-def test_fault_is_caught_by_the_check_it_names(name: str) -> None:
-    fault: Fault = load(FAULTS[name])
-    skip_without(fault.needs)
-    faulty, _ = cells_of(fault)
-    result = execute_cell(faulty)
-    assert result.verdict is Verdict.FAIL, result.detail
-    assert fault.caught_by in checks_of(result)
-
-
-def twins() -> dict[str, tuple[Cell, str]]:
-    faults = [load(path) for path in FAULTS.values()]
-    return {twin.id: (twin, fault.needs) for fault in faults for twin in [cells_of(fault)[1]]}
-
-
-TWINS = twins()
-
-
-@pytest.mark.parametrize("cell_id", sorted(TWINS))
-def test_clean_twin_of_every_fault_is_green(cell_id: str) -> None:
-    twin, needs = TWINS[cell_id]
-    skip_without(needs)
-    result = execute_cell(twin)
-    assert (result.verdict, result.findings) == (Verdict.PASS, ())
 
 
 @pytest.mark.parametrize("name", sorted(FALLBACK - {"plain_refusal"}))

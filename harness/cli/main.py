@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "harness.cli.doctor:main",
     "report": "harness.cli.report:main",
     "schema": "harness.cli.schema:main",
+    "selftest": "harness.cli.selftest:main",
 }
 RUN = "harness.cli.run:main"
 INTERRUPTED = 2

@@ -36,8 +36,8 @@ from harness.types import Cell
 # Options that pick cells so that the matrix's require can't be judged, by setting name.
 PICKING = (("cells", "--cell"), ("last_failed", "--last-failed"), ("shard", "--shard"))
 EPILOG = """\
-commands: doctor (what this machine can run), report (show a run again), schema (JSON Schemas);
-          each has its own --help
+commands: doctor (what this machine can run), selftest (seeded faults: is each caught?), report (show a
+          run again), schema (JSON Schemas); each has its own --help
 
 exit codes: 0 all as expected, 1 a cell is not as expected, 2 interrupted, 3 internal error,
             4 usage error or invalid matrix, 5 nothing ran

@@ -1,6 +1,19 @@
-"""Seeded faults. Adding one: a file here with a ``FAULT``, and a line in ``FAULTS``; run it as ``reference+NAME``."""
+"""Seeded faults. Adding one: a file here with a ``FAULT``, and a line in ``FAULTS``; run it as ``reference+NAME``.
 
+One that is not registered is named by its import path: ``reference+package.module:FAULT``.
+"""
+
+import re
 from collections.abc import Mapping
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+def path_of(name: str) -> str | None:
+    """The import path of the fault of that name, which may be an import path itself; None where there is none."""
+    return FAULTS.get(name) or (name if _IMPORT_PATH.fullmatch(name) else None)
+
+
 
 FAULTS: Mapping[str, str] = {
     "amax_in_half": "harness.faults.amax_in_half:FAULT",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,27 @@ def cells_of(fault: Fault) -> tuple[Cell, Cell]:
         ValueError: ``where`` names no cell, or more than one (a case with variants needs one named).
         MatrixErrors: ``where`` holds an axis or a value that a matrix could not hold.
     """
-    usual = dict(USUAL) if "case" not in fault.where else {**USUAL, "nesting": "flat"}
-    axes = {**usual, **fault.where}
-    faulty = _cell(fault, {**axes, "provider": _with_fault(axes["provider"], fault.name)})
-    return faulty, _cell(fault, axes)
+    pairs = crossed(fault, {})
+    if len(pairs) != 1:
+        raise ValueError(f"fault {fault.name}: where names {len(pairs)} cells, one is needed: {fault.where}")
+    return pairs[0]
+
+
+def crossed(fault: Fault, over: Mapping[str, Any], name: str = "") -> Sequence[tuple[Cell, Cell]]:
+    """The fault's cell with the axis values ``over`` in place of its own, and the twin of each; lists make several.
+
+    Args:
+        name: how the provider's name holds the fault, where that is another than its own (an import path).
+
+    Raises:
+        MatrixErrors: an axis or a value that a matrix could not hold.
+    """
+    usual = dict(USUAL) if "case" not in {**fault.where, **over} else {**USUAL, "nesting": "flat"}
+    axes = {**usual, **fault.where, **over}
+    name = name or fault.name
+    providers = axes["provider"] if isinstance(axes["provider"], list) else [axes["provider"]]
+    faulty = _cells(name, {**axes, "provider": [_with_fault(provider, name) for provider in providers]})
+    return list(zip(faulty, _cells(name, {**axes, "provider": providers}), strict=True))
 
 
 def _with_fault(provider: Any, name: str) -> Any:
@@ -46,10 +63,7 @@ def _with_fault(provider: Any, name: str) -> Any:
     return f"{provider}+{name}"
 
 
-def _cell(fault: Fault, axes: Mapping[str, Any]) -> Cell:
-    refused = axes["case"] == USUAL["case"] and axes["recipe"] == "delayed_scaling"
+def _cells(name: str, axes: Mapping[str, Any]) -> Sequence[Cell]:
+    refused = axes["case"] == USUAL["case"] and "delayed_scaling" in str(axes["recipe"])
     matrix = {"schema_version": 1, "include": [dict(axes)], "expect": [REFUSED] if refused else []}
-    cells = matrix_from_bytes(json.dumps(matrix).encode(), Path(f"fault {fault.name}")).full.cells
-    if len(cells) != 1:
-        raise ValueError(f"fault {fault.name}: where names {len(cells)} cells, one is needed: {fault.where}")
-    return cells[0]
+    return matrix_from_bytes(json.dumps(matrix).encode(), Path(f"fault {name}")).full.cells

@@ -30,6 +30,7 @@ Loc = Sequence[Any]
 # The last of these names on the way to an unknown key decides which keys were possible there.
 _OWNERS: Mapping[str, Iterable[str]] = {
     **dict.fromkeys(("defaults", "matrix", "exclude", "include", "when", "set"), AXES),
+    "cross": ("fault", "caught_by", *AXES),
     "budgets": BudgetEntry.model_fields,
     "raises": RaisesEntry.model_fields,
     "versions": Versions.model_fields,
@@ -56,9 +57,11 @@ def place_at(data: YamlValue, loc: Loc) -> Place:
     return value_at(data, loc).place
 
 
-def explain(error: ValidationError, data: YamlMap) -> list[MatrixError]:
-    """One message for each thing that the models refused."""
-    return [_explain(details, data) for details in error.errors(include_url=False)]
+def explain(
+    error: ValidationError, data: YamlMap, keys: Sequence[str] = tuple(MatrixModel.model_fields)
+) -> list[MatrixError]:
+    """One message for each thing that the models refused. ``keys``: those of the file's top level."""
+    return [_explain(details, data, keys) for details in error.errors(include_url=False)]
 
 
 def plain_message(error: ValidationError) -> tuple[str, str | None]:
@@ -69,10 +72,10 @@ def plain_message(error: ValidationError) -> tuple[str, str | None]:
     return _message(details), details.get("ctx", {}).get("nearest")
 
 
-def _explain(details: ErrorDetails, data: YamlMap) -> MatrixError:
+def _explain(details: ErrorDetails, data: YamlMap, keys: Sequence[str]) -> MatrixError:
     loc = details["loc"]
     if details["type"] == "extra_forbidden":
-        return _unknown_key(str(loc[-1]), loc[:-1], data)
+        return _unknown_key(str(loc[-1]), loc[:-1], data, keys)
     return place_at(data, loc).error(_message(details), details.get("ctx", {}).get("nearest"))
 
 
@@ -91,15 +94,17 @@ def _message(details: ErrorDetails) -> str:
     return f"{details['msg'][:1].lower()}{details['msg'][1:]}, got {got}"
 
 
-def _unknown_key(key: str, loc: Loc, data: YamlMap) -> MatrixError:
+def _unknown_key(key: str, loc: Loc, data: YamlMap, keys: Sequence[str]) -> MatrixError:
     parent = value_at(data, loc)
     place = parent.key_places.get(key, parent.place) if isinstance(parent, YamlMap) else parent.place
     owner = next((part for part in reversed(loc) if isinstance(part, str) and part in _OWNERS), "")
-    if owner == "" and key in AXES:
+    if owner == "" and key in ("faults", "cross") and "matrix" in keys:
+        return place.error(f"key {key!r} makes this a selftest file: runner.py selftest --matrix FILE")
+    if owner == "" and key in AXES and "matrix" in keys:
         return place.error(f"axis {key!r} belongs under matrix (its values) or defaults (one value)")
     if owner in ("recipe", "provider"):
         return _unknown_field(key, owner, parent, place)
-    names = tuple(_OWNERS[owner]) if owner else tuple(MatrixModel.model_fields)
+    names = tuple(_OWNERS[owner]) if owner else tuple(keys)
     what = "axis" if names == AXES else "key"
     where = f" in {owner}" if owner else ""
     return place.error(f"unknown {what} {quoted(key)}{where}", nearest(key, names))

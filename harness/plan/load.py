@@ -54,6 +54,20 @@ def matrix_from_bytes(raw: bytes, found: Path) -> Matrix:
     return Matrix(file, name, model.require, make_plan(name, file, model.require, cells), model, data)
 
 
+def read_document(path: str | Path) -> tuple[YamlMap, str]:
+    """The mapping that another file than a matrix holds, looked up as a matrix is, and where it was found.
+
+    Raises:
+        MatrixErrors: no such file, not YAML, not a mapping, a key given twice.
+    """
+    found, raw = _read_matrix(Path(path))
+    file = _shown(found)
+    document = parse_yaml(decode(raw, file), file)
+    if document.errors:
+        raise MatrixErrors(document.errors)
+    return _top(document.value, file), file
+
+
 def _no_cells(source: Source) -> MatrixError:
     if source.model.exclude:
         return source.place("exclude").error("no cells: every cell of the product is excluded")
@@ -114,13 +128,18 @@ def _shown(path: Path) -> str:
 
 def _mapping(value: YamlValue | None, file: str, directory: Path, errors: list[MatrixError]) -> YamlMap:
     """The document as a mapping, with the entries of its waiver files in place of their paths."""
+    top = _top(value, file)
+    waivers = top.get("waivers")
+    if isinstance(waivers, YamlList):
+        top["waivers"] = _with_waiver_files(waivers, directory, errors)
+    return top
+
+
+def _top(value: YamlValue | None, file: str) -> YamlMap:
     if value is None or (isinstance(value, YamlText) and value.is_null):
         raise MatrixErrors([MatrixError(file, 1, 1, "is empty: a matrix starts with schema_version: 1")])
     if not isinstance(value, YamlMap):
         raise MatrixErrors([value.place.error(f"expected a mapping (schema_version: 1, …), got {describe(value)}")])
-    waivers = value.get("waivers")
-    if isinstance(waivers, YamlList):
-        value["waivers"] = _with_waiver_files(waivers, directory, errors)
     return value
 
 

@@ -184,10 +184,13 @@ def _check_entries(value: object) -> object:
 Entries = BeforeValidator(_check_entries)
 
 
+Version = Annotated[Integer, AfterValidator(_check_version), Field(json_schema_extra={"const": 1})]
+
+
 class MatrixModel(Strict):
     """A matrix: which cells run, and what is demanded of them."""
 
-    schema_version: Annotated[Integer, AfterValidator(_check_version), Field(json_schema_extra={"const": 1})]
+    schema_version: Version
     name: Annotated[Text, AfterValidator(_check_name)] = absent("default: the file's name without its ending")
     require: Annotated[str, OneOf("evidence level", REQUIRED_EVIDENCE)] = Field(
         default="emulated", description="each supported recipe passes at least one cell at this level or better"

@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from harness.faults import FAULTS
+from harness.faults import FAULTS, path_of
 from harness.plan.nearest import quoted, unknown
 from harness.plan.recipes import RECIPE_MODELS, Named, Strict
 from harness.plan.scalars import describe, problem
@@ -71,7 +71,7 @@ def read_provider(value: object) -> Spec:
         message, near = unknown("provider", base, PROVIDERS)
         raise located(message, ("name",), name, near)
     for position, fault in enumerate(faults):
-        if fault not in FAULTS:
+        if fault not in FAULTS and path_of(fault) is None:
             message, near = unknown("fault", fault, FAULTS)
             raise located(message, ("name",), name, near)
         if fault in faults[:position]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from harness.faults import FAULTS
+from harness.faults import path_of
 from harness.faults.fault import Fault
 from harness.providers import PROVIDERS
 from harness.providers.protocol import LoadedProvider, Provider
-from harness.registry import load
+from harness.registry import LoadError, load
 from harness.types import Spec
 
 
@@ -19,18 +19,34 @@ def split_faults(name: str) -> tuple[str, tuple[str, ...]]:
     return base, tuple(faults)
 
 
+def load_fault(name: str) -> Fault:
+    """The fault that is registered as ``name``, or stands at the import path ``name``.
+
+    Raises:
+        LoadError: its module can't be imported, or there is something else.
+        KeyError: an unregistered name.
+    """
+    path = path_of(name)
+    if path is None:
+        raise KeyError(name)
+    fault = load(path)
+    if not isinstance(fault, Fault):
+        raise LoadError(f"{path} is no fault but {type(fault).__name__}: harness.faults.fault.Fault is needed")
+    return fault
+
+
 @contextmanager
 def loaded_provider(spec: Spec) -> Iterator[LoadedProvider]:
     """Yield the provider with every fault of its name applied, in order; all of them are undone on exit.
 
     Raises:
-        LoadError: the provider's or a fault's module can't be imported.
+        LoadError: the provider's or a fault's module can't be imported, or holds no fault.
         KeyError: an unregistered name (the plan refuses those with a position).
     """
     base, fault_names = split_faults(spec.name)
     provider: Provider = load(PROVIDERS[base])(**spec.as_dict())
     with ExitStack() as stack:
         for name in fault_names:
-            fault: Fault = load(FAULTS[name])
+            fault = load_fault(name)
             provider = stack.enter_context(fault.apply(provider))
         yield LoadedProvider(provider, spec, fault_names)

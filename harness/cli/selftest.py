@@ -1,0 +1,219 @@
+"""``runner.py selftest``: each seeded fault must be caught, on this machine, by the check that it names."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+
+from harness.cli.errors import NothingToRun, UsageError
+from harness.cli.option import Option, Settings, parse
+from harness.cli.output import console_for, progress_for, verbosity_of
+from harness.cli.run import refuse_environment
+from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
+from harness.faults import FAULTS
+from harness.plan import PlanError
+from harness.plan.nearest import nearest
+from harness.registry import LoadError
+from harness.report.page import Page
+from harness.report.progress import is_ascii
+from harness.report.store import write_text_atomically
+from harness.run import run_dir
+from harness.run.environment import now, of_run
+from harness.run.finish import INTERNAL_ERROR, finish
+from harness.run.gpus import visible_gpus
+from harness.run.plan_file import RunPlan, write_plan
+from harness.run.reconcile import Reconciled
+from harness.run.rounds import Interrupts
+from harness.run.run_dir import RunDir, RunDirError, why_unwritable
+from harness.run.supervise import Observer, Supervisor
+from harness.run.worker_count import place_workers
+from harness.selftest.outcome import Outcome, as_expected, exit_code_of, outcome_of
+from harness.selftest.plan import Seeded, Selftest, plan_selftest
+from harness.selftest.render import FILE, as_json, plan_lines, put_end, put_outcomes
+
+DEFAULT_FILE = "selftest.yaml"
+# One fault hangs, and is waited for this long; an ordinary cell takes seconds.
+TIMEOUT = 120.0
+_SHARED = ("plan", "workers", "report_dir", "allow_env", "quiet", "verbose", "color")
+OPTIONS = (
+    Option(
+        "matrix",
+        ("--matrix",),
+        "selftest file, looked up as a matrix is",
+        default=DEFAULT_FILE,
+        metavar="FILE",
+        once=True,
+    ),
+    Option(
+        "faults",
+        ("--fault",),
+        "this fault only: a registered name, or package.module:FAULT; repeatable",
+        metavar="NAME",
+        repeat=True,
+    ),
+    Option("timeout", ("--timeout",), "time limit of one cell", read_seconds, TIMEOUT, metavar="SECONDS", group=HOW),
+    *(option for option in RUN_OPTIONS if option.name in _SHARED),
+)
+DESCRIPTION = """\
+Runs every seeded fault in the cell where it must show, and the same cell without it. Prints for each: the fault, caught
+or missed, the check that must catch it, the time, the cell, the reason.
+"""
+EPILOG = """\
+exit codes: 0 each fault that this machine can show is caught by the check it names, and each cell without its fault
+            is green; 1 not so; 2 interrupted; 3 internal error; 4 usage error; 5 every fault was skipped
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the selftest; returns the exit code.
+
+    Raises:
+        UsageError: an unknown option or fault, or everything that is wrong with the file.
+        NothingToRun: no fault can be shown on this machine.
+    """
+    settings = parse(OPTIONS, arguments, os.environ, prog="runner.py selftest", description=DESCRIPTION, epilog=EPILOG)
+    refuse_environment(settings["allow_env"])
+    selftest = _planned(settings)
+    absent = {one.cell.id: why for one in selftest.seeded if (why := _absent(one))}
+    chosen = dataclasses.replace(selftest, seeded=tuple(one for one in selftest.seeded if one.cell.id not in absent))
+    console = console_for(settings["color"])
+    if settings["plan"]:
+        page = Page(console.width, ascii_only=is_ascii(console))
+        plan_lines(page, [(one.fault, one.caught_by, one.cell.id) for one in selftest.seeded])
+        _print(console, page)
+        return 0
+    if not chosen.seeded:
+        raise NothingToRun(f"no fault can be shown here: {', '.join(sorted(set(absent.values())))}")
+    return _run(selftest, chosen, absent, settings, arguments, console)
+
+
+def _planned(settings: Settings) -> Selftest:
+    wrong = [name for name in settings["faults"] if ":" not in name and name not in FAULTS]
+    if wrong:
+        near = nearest(wrong[0], FAULTS)
+        raise UsageError(f"--fault {wrong[0]}: no such fault" + (f" (did you mean {near}?)" if near else ""))
+    # A fault of the user's own, as in workers: they are started with "python -m", which looks there too.
+    sys.path.append(os.getcwd())
+    try:
+        return plan_selftest(settings["matrix"], settings["faults"])
+    except (PlanError, LoadError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _absent(seeded: Seeded) -> str:
+    """Why this machine can't show the fault; empty where it can."""
+    return "needs a CUDA device" if seeded.needs == "cuda" and not visible_gpus(os.environ) else ""
+
+
+def _run(
+    selftest: Selftest,
+    chosen: Selftest,
+    absent: Mapping[str, str],
+    settings: Settings,
+    arguments: Sequence[str],
+    console: Console,
+) -> int:
+    began = time.monotonic()
+    plan = _run_plan(chosen, settings, arguments)
+    directory = _directory(plan, settings["report_dir"] or f"{run_dir.DEFAULT_ROOT}/selftest-{plan.run_id}")
+    verbosity = verbosity_of(settings)
+    supervisor, state = _carried_out(plan, directory, chosen, console, min(verbosity, 0))
+    results = {result.id: result for result in state.results}
+    outcomes = [outcome_of(one, results, absent.get(one.cell.id, "")) for one in selftest.seeded]
+    code, meaning = exit_code_of(outcomes, interrupted=supervisor.stopped, internal=bool(state.faults))
+    seconds = time.monotonic() - began
+    facts = {"selftest": selftest.path, "exit_code": code, "exit_reason": meaning, "seconds": round(seconds, 1)}
+    try:
+        where = _written(supervisor, state, outcomes, facts)
+    except OSError as error:
+        why = why_unwritable(directory.work.parent, error)
+        print(f"error: the reports could not be written: {why}", file=sys.stderr)
+        return INTERNAL_ERROR
+    page = Page(console.width, ascii_only=is_ascii(console))
+    put_outcomes(page, outcomes, verbosity=verbosity)
+    put_end(page, outcomes, seconds, code, meaning, where)
+    _print(console, page)
+    return code
+
+
+def _carried_out(
+    plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int
+) -> tuple[Supervisor, Reconciled]:
+    """The run itself; progress counts a fault that was caught as what was wanted."""
+    by_cell = {one.cell.id: one for one in selftest.seeded}
+    interactive = plan.workers == 0
+    with Interrupts() as interrupts:
+        order = [cell.id for cell in plan.cells]
+        supervisor = Supervisor(directory, plan, order, plan.workers, interactive=interactive, interrupts=interrupts)
+        with progress_for(console, len(plan.cells), verbosity, interactive=interactive) as progress:
+            supervisor.observer = Observer(
+                progress.started, lambda result: progress.finished(as_expected(result, by_cell)), progress.note
+            )
+            try:
+                state = supervisor.complete()
+            except OSError as error:
+                raise UsageError(why_unwritable(directory.work.parent, error)) from error
+    if supervisor.usage_error:
+        run_dir.discard(directory)
+        raise UsageError(supervisor.usage_error)
+    return supervisor, state
+
+
+def _run_plan(selftest: Selftest, settings: Settings, arguments: Sequence[str]) -> RunPlan:
+    asked = settings["workers"]
+    cells = selftest.cells
+    placing = place_workers(None if asked == "auto" else asked, len(cells), os.environ)
+    for warning in placing.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return RunPlan(
+        run_id=run_dir.new_run_id(),
+        matrix=selftest.path,
+        name="selftest",
+        require="traced",
+        cells=cells,
+        planned=len(cells),
+        timeout=settings["timeout"],
+        workers=placing.workers,
+        command=("python", "runner.py", "selftest", *arguments),
+        env=of_run(os.environ),
+        started=now(),
+        notes=("seeded faults: reds are wanted; selftest.json says which were",),
+        gpus=placing.gpus,
+    )
+
+
+def _directory(plan: RunPlan, report_dir: str) -> RunDir:
+    try:
+        directory = run_dir.create(plan.run_id, report_dir)
+        write_plan(directory.plan, plan)
+    except RunDirError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(why_unwritable(directory.work.parent, error)) from error
+    return directory
+
+
+def _written(
+    supervisor: Supervisor, state: Reconciled, outcomes: Sequence[Outcome], facts: Mapping[str, object]
+) -> str:
+    """Write the selftest's own file and every report of the run beneath; returns where."""
+    write_text_atomically(supervisor.run.work / FILE, [as_json(outcomes, facts)])
+    finished = finish(
+        supervisor.run,
+        supervisor.plan,
+        state,
+        rounds=len(supervisor.ends),
+        interrupted=supervisor.stopped,
+        stuck=supervisor.stuck,
+    )
+    return str(finished.directory)
+
+
+def _print(console: Console, page: Page) -> None:
+    for line in page.lines:
+        console.print(line, soft_wrap=True)

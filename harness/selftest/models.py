@@ -1,0 +1,80 @@
+"""What a selftest file holds, as pydantic models, and how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+from harness.faults import FAULTS, path_of
+from harness.plan.axes import AxisChoices
+from harness.plan.errors import MatrixErrors
+from harness.plan.explain import explain
+from harness.plan.load import read_document
+from harness.plan.models import Entries, Version
+from harness.plan.nearest import quoted, unknown
+from harness.plan.recipes import Strict, absent
+from harness.plan.scalars import Text, describe, problem
+from harness.plan.specs import errors_at
+from harness.plan.yamlfile import YamlMap
+
+ALL = "all"
+
+
+def _check_fault(name: str) -> str:
+    if path_of(name) is None:
+        message, near = unknown("fault", name, FAULTS)
+        raise problem(message if near else f"unknown fault {quoted(name)} (unregistered: package.module:FAULT)", near)
+    return name
+
+
+def _spread(value: object) -> object:
+    """``all`` alone or in a list stands for every registered fault; a fault is taken once."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        raise problem(f"expected {ALL} or a list of faults, got {describe(value)}")
+    if any(not isinstance(item, str) for item in value):
+        wrong = [index for index, item in enumerate(value) if not isinstance(item, str)]
+        raise errors_at([(f"expected a fault's name, got {describe(value[i])}", (i,), value[i], None) for i in wrong])
+    if ALL not in value:
+        return value
+    return [*sorted(FAULTS), *(name for name in value if name != ALL and name not in FAULTS)]
+
+
+FaultName = Annotated[Text, AfterValidator(_check_fault)]
+FaultNames = Annotated[list[FaultName], BeforeValidator(_spread), Field(min_length=1)]
+
+
+class CrossEntry(AxisChoices):
+    """Further cells in which one fault must show: its own cell with these axis values in place of its own."""
+
+    fault: FaultName
+    caught_by: Text = absent("the check that must turn red there; default: the one that the fault names")
+
+
+class SelftestModel(Strict):
+    """A selftest: which faults, and in which cells besides their own."""
+
+    schema_version: Version
+    faults: FaultNames = Field(description="all, or names and import paths (package.module:FAULT)")
+    cross: Annotated[list[CrossEntry], Entries] = Field(default=[], description="more cells for some of them")
+
+
+def read_selftest(path: str | Path) -> tuple[SelftestModel, YamlMap, str]:
+    """The selftest at ``path`` (looked up as a matrix is), its data with places, and the path as it was found.
+
+    Raises:
+        MatrixErrors: everything that is wrong with it, with file:line:column.
+    """
+    data, file = read_document(path)
+    try:
+        return SelftestModel.model_validate(data), data, file
+    except ValidationError as error:
+        raise MatrixErrors(explain(error, data, keys=tuple(SelftestModel.model_fields))) from error
+
+
+def axes_of(entry: CrossEntry) -> dict[str, Any]:
+    """The axis values that ``entry`` writes, as a matrix's ``include`` takes them."""
+    return {name: value for name, value in entry if name in entry.model_fields_set - {"fault", "caught_by"}}

@@ -1,0 +1,91 @@
+"""``runner.py selftest``: its command line, its exit codes, and once the real thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import selftest
+from harness.cli.main import main
+from tests.support.running import RUNNER
+
+# One fault that is caught, one that does nothing, and one that another check sees than it says.
+OWN = """\
+from contextlib import nullcontext
+
+from harness.faults.fault import Fault
+from harness.faults.leaky_exit import FAULT as LEAKY
+
+USUAL = {"nesting": "flat", "backend": "eager"}
+NOTHING = Fault("nothing", "nothing at all", "state.unchanged", nullcontext, where=USUAL)
+LIAR = Fault("liar", "what leaky_exit does", "numerics.scales", LEAKY.apply, where=USUAL)
+"""
+
+
+def ran(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    command = [sys.executable, str(RUNNER), "selftest", "--report-dir", "out", *words]
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300)
+
+
+def ends(tmp_path: Path) -> dict[str, str]:
+    data = json.loads((tmp_path / "out" / "selftest.json").read_text())
+    return {row["fault"]: row["end"] for row in data["outcomes"]}
+
+
+def test_caught_missed_and_seen_by_another_check_only(tmp_path: Path) -> None:
+    (tmp_path / "own_faults.py").write_text(OWN)
+    (tmp_path / "own.yaml").write_text("schema_version: 1\nfaults: [leaky_exit, own_faults:NOTHING, own_faults:LIAR]\n")
+    done = ran(tmp_path, "--matrix", "own.yaml", "-n", "0")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert ends(tmp_path) == {"leaky_exit": "caught", "own_faults:NOTHING": "missed", "own_faults:LIAR": "other"}
+    assert "numerics.scales said nothing; fail: state.unchanged" in " ".join(done.stdout.split())
+    assert done.stdout.rstrip().endswith("exit code 1: 2 of 3 not caught as they must be")
+    # The run beneath is an ordinary one, for whoever wants to look into a fault that was missed.
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_one_fault_alone_is_caught(tmp_path: Path) -> None:
+    done = ran(tmp_path, "--fault", "leaky_exit", "-n", "1", "-q")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(ends(tmp_path)) == {"leaky_exit"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--fault", "leaky_exti"], "--fault leaky_exti: no such fault (did you mean leaky_exit?)"),
+        (["--fault", "no_such_module_x:FAULT"], "importing no_such_module_x raised ModuleNotFoundError"),
+        (["--fault", "harness.registry:load"], "is no fault but function"),
+        (["--matrix", "selftset.yaml"], "did you mean"),
+        (["--timeout", "soon"], "expected a number of seconds above 0"),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["selftest", *words]) == 4
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_faults_that_this_machine_cannot_show_are_not_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "visible_gpus", lambda env: ())
+    assert main(["selftest", "--fault", "dead_skip_tensor"]) == 5
+    assert "needs a CUDA device" in capsys.readouterr().err
+
+
+def test_plan_shows_and_runs_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "_run", lambda *arguments: pytest.fail("was run"))
+    assert main(["selftest", "--plan"]) == 0
+    assert "leaky_exit: state.unchanged" in capsys.readouterr().out

@@ -1,0 +1,105 @@
+"""What becomes of a fault: caught by the check that it names, or not, and what that makes of the exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.selftest.outcome import End, Outcome, as_expected, exit_code_of, outcome_of
+from harness.selftest.plan import Seeded
+from harness.types import CellResult, Finding, Spec, Verdict
+from tests.support.cells import cell, result
+
+TWIN = cell(0)
+FAULTY = dataclasses.replace(cell(1), id="faulty", axes=dataclasses.replace(TWIN.axes, provider=Spec("reference+f")))
+SEEDED = Seeded("f", "something", "state.unchanged", FAULTY, TWIN)
+NAMED, OTHER = Finding("state.unchanged", "0", "1"), Finding("numerics.scales", "2", "3")
+
+
+def red(*findings: Finding, verdict: Verdict = Verdict.FAIL) -> CellResult:
+    return result(FAULTY, verdict, findings=findings, reason=str(findings[0]) if findings else "died")
+
+
+def outcome(faulty: CellResult | None, twin: CellResult | None = None, seeded: Seeded = SEEDED) -> Outcome:
+    results = [one for one in (faulty, twin or result(TWIN)) if one is not None]
+    return outcome_of(seeded, {one.id: one for one in results})
+
+
+def test_caught_by_the_named_check_also_when_others_come_first() -> None:
+    seen = outcome(red(OTHER, NAMED))
+    assert (seen.end, seen.reason, seen.checks) == (End.CAUGHT, str(NAMED), ("numerics.scales", "state.unchanged"))
+
+
+def test_a_pass_is_missed() -> None:
+    seen = outcome(result(FAULTY))
+    assert seen.end is End.MISSED
+    assert "state.unchanged said nothing, nor did any other check; pass" in seen.reason
+
+
+def test_a_finding_in_a_cell_that_is_not_red_is_missed() -> None:
+    assert outcome(result(FAULTY, Verdict.XFAIL, findings=(NAMED,))).end is End.MISSED
+
+
+def test_a_skip_of_the_faulty_cell_alone_is_missed() -> None:
+    assert outcome(result(FAULTY, Verdict.SKIP, reason="no kernel")).end is End.MISSED
+
+
+def test_red_by_another_check_alone_is_not_caught() -> None:
+    seen = outcome(red(OTHER))
+    assert seen.end is End.OTHER
+    assert seen.end.is_red
+    assert str(OTHER) in seen.reason
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.XFAIL, Verdict.ERROR, Verdict.FLAKY])
+def test_without_a_green_twin_nothing_is_proved(verdict: Verdict) -> None:
+    seen = outcome(red(NAMED), result(TWIN, verdict, reason="why"))
+    assert seen.end is End.UNPROVED
+    assert "without the fault" in seen.reason
+
+
+def test_a_twin_that_is_skipped_skips_the_fault() -> None:
+    assert outcome(red(NAMED), result(TWIN, Verdict.SKIP, reason="not installed")).end is End.SKIPPED
+
+
+def test_a_result_that_is_not_there_is_red() -> None:
+    assert outcome(None).end is End.LOST
+    assert outcome_of(SEEDED, {}).end.is_red
+
+
+def test_verdicts_of_the_run_layer_are_checks_themselves() -> None:
+    seeded = dataclasses.replace(SEEDED, caught_by="run.oom")
+    assert outcome(red(OTHER, verdict=Verdict.OOM), seeded=seeded).end is End.CAUGHT
+    assert outcome(red(OTHER, verdict=Verdict.CRASH), seeded=seeded).end is End.OTHER
+    assert outcome(red(OTHER), seeded=dataclasses.replace(SEEDED, caught_by="run.pass")).end is End.OTHER
+
+
+def test_what_a_machine_lacks_skips() -> None:
+    seen = outcome_of(SEEDED, {}, "needs a CUDA device")
+    assert (seen.end, seen.reason, seen.seconds) == (End.SKIPPED, "needs a CUDA device", 0.0)
+
+
+def ends(*found: End) -> list[Outcome]:
+    return [Outcome("f", "b", f"cell{i}", "c.d", end, "") for i, end in enumerate(found)]
+
+
+def test_exit_codes() -> None:
+    assert exit_code_of(ends(End.CAUGHT, End.CAUGHT)) == (0, "2 caught, each by the check it names")
+    assert exit_code_of(ends(End.CAUGHT, End.SKIPPED))[0] == 0
+    for end in End:
+        assert exit_code_of(ends(End.CAUGHT, end))[0] == (1 if end.is_red else 0)
+    assert exit_code_of(ends(End.SKIPPED))[0] == 5
+    assert exit_code_of([])[0] == 5
+    assert exit_code_of(ends(End.CAUGHT), interrupted=True)[0] == 2
+    assert exit_code_of(ends(End.CAUGHT), internal=True)[0] == 3
+
+
+def test_progress_shows_a_caught_fault_as_wanted_and_a_missed_one_as_red() -> None:
+    by_cell = {FAULTY.id: SEEDED}
+    assert as_expected(red(NAMED), by_cell).verdict is Verdict.PASS
+    missed = as_expected(result(FAULTY), by_cell)
+    assert missed.verdict is Verdict.FAIL
+    assert missed.reason.startswith("f: state.unchanged said nothing")
+    twin = result(TWIN, Verdict.FAIL)
+    assert as_expected(twin, by_cell) is twin
