@@ -60,6 +60,7 @@ def _inside(ctx: CaseContext) -> Program:
             with autocast(enabled=True, recipe=step.recipes[1]):
                 inside = step.forward(step.recipes, *step.inputs)
                 step.reset()
+                step.unchanged("after a reset inside two regions")  # as outside of any
             after = step.forward(step.recipes, *step.inputs)
         step.unchanged("after regions that were reset inside")
         return inside + after

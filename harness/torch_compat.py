@@ -321,7 +321,14 @@ def autograd_switches() -> dict[str, bool]:
         "saved_tensors_hooks": bool(torch._C._autograd._saved_tensors_hooks_is_enabled()),  # type: ignore[attr-defined]
         # 2.11, 2.13, 2.14
         "pack_hooks_active": torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,
+        "compiled": _compiled_autograd_is_on(),
     }
+
+
+def _compiled_autograd_is_on() -> bool:
+    from torch._dynamo import compiled_autograd as module  # 2.11, 2.13, 2.14
+
+    return bool(module.compiled_autograd_enabled)  # 2.13, 2.14
 
 
 def operator_name(target: object) -> str:
@@ -534,3 +541,25 @@ def graph_skips() -> Iterator[GraphSkips]:
 
 def _skip_counter() -> int:
     return dynamo_counters().get("inductor", {}).get("cudagraph_skips", 0)  # 2.11, 2.13, 2.14
+
+
+# --- seeded faults (harness/faults) ---------------------------------------------------------------------------------
+
+
+def passing_dispatch_mode() -> contextlib.AbstractContextManager[Any]:
+    """A dispatch mode that hands every operator on as it is. Its being active is all that it does."""
+    from torch.utils._python_dispatch import TorchDispatchMode  # 2.13, 2.14
+
+    class Passing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    mode: contextlib.AbstractContextManager[Any] = Passing()  # type: ignore[no-untyped-call]
+    return mode
+
+
+def clear_dynamo_counters() -> None:
+    """Zero Dynamo's counters and leave everything compiled as it is."""
+    from torch._dynamo.utils import counters  # 2.11, 2.13, 2.14
+
+    counters.clear()

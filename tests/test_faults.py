@@ -19,12 +19,15 @@ from harness.types import Axes, Cell, CellResult, Evidence, Expectation, Raises,
 
 # A break under fullgraph=True is an exception, not a fallback: these are asked with fullgraph off.
 FALLBACK = {
+    "backward_disabled",
     "counting_state",
     "data_dependent_branch",
     "disabled_setter",
+    "lock_around_state",
     "plain_refusal",
     "print_in_linear",
     "recipe_by_identity",
+    "shapes_appended",
 }
 REFUSED = Expectation(raises=Raises("RuntimeError", "not supported under torch.compile"))
 
@@ -87,10 +90,10 @@ def test_fault_names_itself_and_mends_what_it_broke(name: str) -> None:
 
 def _patch_targets() -> dict[str, object]:
     from harness import torch_compat
-    from harness.fp8 import ToyLinear, delayed, ops
+    from harness.fp8 import ToyLinear, delayed, formats, ops, support, weight_cache
     from harness.fp8.state import FP8GlobalStateManager
 
-    owners = (ToyLinear, FP8GlobalStateManager, ops, delayed, torch_compat)
+    owners = (ToyLinear, FP8GlobalStateManager, ops, delayed, formats, support, weight_cache, torch_compat)
     return {f"{owner}.{name}": value for owner in owners for name, value in vars(owner).items()}
 
 

@@ -108,10 +108,15 @@ def _wgrad(
     """grad (M, N).T @ x (M, K) -> (N, K), the gradient of the weight, in the dtype of x."""
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
-        return torch.zeros_like(weight, dtype=x.dtype, memory_format=torch.contiguous_format)
+        return over_no_rows(weight, x.dtype)
     a = quantize(grad.t().contiguous(), GRAD_OUTPUT, recipe, grad_scale)
     b = quantize(x.t().contiguous(), INPUT, recipe, x_scale)
     return multiply("wgrad", recipe, a, b, x.dtype, weight)
+
+
+def over_no_rows(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The weight's gradient (N, K) of an empty batch: a sum over nothing."""
+    return torch.zeros_like(weight, dtype=dtype, memory_format=torch.contiguous_format)
 
 
 def _fake_linear(
@@ -119,13 +124,18 @@ def _fake_linear(
 ) -> torch.Tensor:
     recipe = recipe_from_key(key.key)
     shapes.check(recipe, x, weight)
-    return x.new_empty(fake_shape(recipe, x, weight))
+    return x.new_empty(fake_shape(recipe, x, weight), dtype=fake_dtype(x))
 
 
 def fake_shape(recipe: Recipe, x: torch.Tensor, weight: torch.Tensor) -> tuple[int, int]:
     """Shape of x (M, K) @ weight (N, K).T as tracing has it: (M, N), whatever the recipe pads inside."""
     del recipe
     return (x.shape[0], weight.shape[0])
+
+
+def fake_dtype(x: torch.Tensor) -> torch.dtype:
+    """Dtype of a product as tracing has it: the input's."""
+    return x.dtype
 
 
 def _fake_dgrad(
