@@ -10,9 +10,8 @@ import pytest
 from harness.cli.main import main
 from harness.run import run_dir
 from harness.run.finish import finish
-from harness.run.reconcile import Reconciled
 from harness.types import Verdict
-from tests.support.cells import cell, plan, result
+from tests.support.cells import cell, plan, recorded, result
 
 
 @pytest.fixture
@@ -21,8 +20,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     run = run_dir.create("r1", None)
     made = plan(2, started=datetime.datetime.now().astimezone().isoformat())
-    state = Reconciled((result(cell(0)), result(cell(1), Verdict.FAIL)))
-    finish(run, made, state, rounds=1)
+    finish(run, made, recorded(run, made, (result(cell(0)), result(cell(1), Verdict.FAIL))), rounds=1)
     return tmp_path / "reports" / "r1"
 
 
@@ -31,6 +29,15 @@ def test_the_latest_run_is_shown_with_its_exit_code(stored: Path, capsys: pytest
     assert main(["report"]) == 1
     assert "exit code 1: 1 cell not as expected" in capsys.readouterr().out
     assert (stored / "report.html").exists()
+
+
+def test_a_stored_run_is_audited_again(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An edit of both files fits together; what the processes recorded does not fit to it."""
+    for name in ("results.jsonl", "run.json"):
+        path = stored / name
+        path.write_text(path.read_text().replace('"numerics.codes"', '"numerics.scales"'))
+    assert main(["report", str(stored)]) == 3
+    assert "audit.verdict" in capsys.readouterr().out
 
 
 def test_results_cut_short_are_refused_and_not_read_as_fewer(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from harness.run.plan_file import Round, RunPlan
 from harness.run.rounds import RoundEnd
 from harness.run.run_dir import RunDir
 from tests.support.fake_cases import fake_cases
-from tests.support.running import cell_id, front, front_command, run, write_matrix
+from tests.support.running import cell_id, front, front_command, run, waiver, write_matrix
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_two_matrices_are_refused_by_name(directory: Path, capsys: pytest.Captur
 
 
 def test_quarantining_the_only_cell_makes_no_green(tmp_path: Path) -> None:
-    write_matrix(tmp_path, 1)
+    write_matrix(tmp_path, 1, "waivers:\n" + waiver("quarantine", 0))
     ran = front(tmp_path, "-n", "1", faults={0: "quarantined"})
     assert ran.code == 1, ran.output
     assert "require emulated: NOT met" in ran.output

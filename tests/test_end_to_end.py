@@ -17,7 +17,13 @@ schema_version: 1
 name: mixed
 defaults: {case: toy_linear, recipe: float8_current_scaling, backend: eager}
 matrix:
-  provider: [reference, reference+segfault, reference+hang, reference+out_of_memory, reference+scale_wasted]
+  provider:
+    - reference
+    - reference+segfault
+    - reference+dies_before_report
+    - reference+hang
+    - reference+out_of_memory
+    - reference+scale_wasted
   nesting: [flat]
 include:
   - {provider: reference, recipe: mxfp8_block_scaling}
@@ -27,6 +33,7 @@ include:
 EXPECTED = {
     "reference": "pass",
     "reference+segfault": "crash",
+    "reference+dies_before_report": "crash",
     "reference+hang": "timeout",
     "reference+out_of_memory": "oom",
     "reference+scale_wasted": "fail",
@@ -80,7 +87,7 @@ def test_what_dies_hangs_or_lies_is_red_with_its_own_verdict_and_the_rest_goes_o
     done = runner(mixed, tmp_path / "out", "-n", "2", "--timeout", "20")
     assert done.returncode == 1, done.stdout + done.stderr
     lines = results(tmp_path / "out")
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         assert line["verdict"] == EXPECTED[str(line["provider"])], line
     by_provider = {line["provider"]: line for line in lines}

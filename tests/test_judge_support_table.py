@@ -27,11 +27,14 @@ def test_every_recipe_and_architecture_has_a_row_with_a_source(recipe: str, arch
 def test_every_row_accepts_the_truth_and_refuses_its_opposite(recipe: str, arch: str) -> None:
     known = native(recipe, arch, (13, 0))
     accepted = {level for level in LEVELS if not red(recipe, arch, (13, 0), level)}
-    assert accepted == {
-        Native.YES: {"native"},
-        Native.NO: {"emulated", "unsupported"},
-        Native.MAY: set(LEVELS),
-    }[known]
+    assert (
+        accepted
+        == {
+            Native.YES: {"native"},
+            Native.NO: {"emulated", "unsupported"},
+            Native.MAY: set(LEVELS),
+        }[known]
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ def fresh_compiler() -> Iterator[None]:
     reset_compiler()
 
 
-
 def _captured_graphs(fn: Callable[..., Any], *args: Any) -> list[torch.fx.GraphModule]:
     counter = CompileCounterWithBackend("eager")
     torch.compile(fn, backend=counter, fullgraph=True)(*args)
@@ -101,5 +100,3 @@ def test_counts_the_forward_of_an_autograd_function_only() -> None:
 
     (graph,) = _captured_graphs(lambda x: Function.apply(x), ones())
     assert count_fp8_calls(graph, FP8_OPS) == 1
-
-

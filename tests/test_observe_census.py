@@ -270,9 +270,7 @@ def test_twelve_settings_on_one_module() -> None:
 @pytest.mark.parametrize("fullgraph", [True, False])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_good_twin_of_the_second_table(backend: str, fullgraph: bool) -> None:
-    census = observe(
-        _region_program(broken=False), Recipe("r"), ones(), backend=backend, fullgraph=fullgraph, calls=3
-    )
+    census = observe(_region_program(broken=False), Recipe("r"), ones(), backend=backend, fullgraph=fullgraph, calls=3)
     assert census.calls == (CallSeen(captured=2, executed=2),) * 3
     assert signals(census) == Signals(0, 0, 0, 0, graphs=1, unimplemented=False)
     assert census.recompiles == ()

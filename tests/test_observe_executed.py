@@ -52,6 +52,7 @@ def test_good_cell_is_observed_in_full(cell: Axes) -> None:
     assert obs.gemms is not None
     assert len(obs.gemms) == 6
     assert obs.state_keys == 7
+    assert (obs.state_moves or 0) > 0
     assert set(obs.timing) == {"eager_s", "compile_s", "profile_s", "steady_ms"}
     assert obs.compile_attempts == 0
     for run in (obs.eager, obs.compiled):
@@ -375,3 +376,8 @@ def test_refusal_at_entry_is_looked_for_eagerly() -> None:
     obs = observe(axes(), provider=FakeProvider(refusing), raises=Raises("ValueError", "device", "enter"))
     assert [error.phase for error in obs.errors] == ["enter", "enter"]
     assert obs.census is None
+
+
+def test_a_snapshot_that_can_not_tell_a_region_from_none_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.observe.recorder.provider_state", lambda provider: {"depth": 0})
+    assert observe(axes(backend="eager")).state_moves == 0

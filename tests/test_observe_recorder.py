@@ -136,3 +136,12 @@ def test_the_programs_own_settings_are_no_leak_and_another_is(recorder: Recorder
         torch._dynamo.config.cache_size_limit, limit = 5, torch._dynamo.config.cache_size_limit
     torch._dynamo.config.cache_size_limit = limit
     assert [item.moment for item in recorder.diffs if "limit" in item.key][:1] == ["inside"]
+
+
+def test_what_moved_inside_a_region_is_counted_and_not_kept(recorder: Recorder) -> None:
+    before = recorder.states()
+    assert recorder.moved(before) == 0
+    STATE.enabled = True
+    assert recorder.moved(before) == 1
+    assert recorder.diffs == []
+    recorder.provider.reset()

@@ -127,7 +127,7 @@ def test_preparing_reports_what_can_not_be_imported(run: RunDir, process: Make, 
 def test_preparing_records_the_machine(run: RunDir, process: Make) -> None:
     process().prepare(lambda: {"arch": "sm90"}, lambda: None)
     (record,) = read_journal(run.journal).records
-    assert (record.type, record.data["host"]) == ("host", {"arch": "sm90"})
+    assert (record.type, record.data["host"], record.data["run"]) == ("host", {"arch": "sm90"}, plan(1).run_id)
 
 
 def test_ctrl_c_is_not_a_result(run: RunDir, process: Make) -> None:

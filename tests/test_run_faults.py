@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.types import CellResult
-from tests.support.running import Ran, cell_id, front, plain, write_matrix
+from tests.support.running import Ran, cell_id, front, plain, waiver, write_matrix
 
 CELLS = 30
 # Cell (its seed) -> what its executor does, the verdict it must get, and what the reason must say.
@@ -42,7 +42,7 @@ VERDICTS = {seed: FAULTS[seed][1] if seed in FAULTS else "pass" for seed in rang
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     directory = tmp_path_factory.mktemp("two_workers")
-    write_matrix(directory, CELLS)
+    write_matrix(directory, CELLS, "waivers:\n" + waiver("xfail", 19) + waiver("quarantine", 21))
     return front(directory, "-n", "2", "--timeout", "2", faults=BEHAVIOURS)
 
 

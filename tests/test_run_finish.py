@@ -15,7 +15,7 @@ from harness.run.journal import JournalWriter
 from harness.run.reconcile import Ending, Reconciled, reconcile
 from harness.types import Evidence, Verdict
 from tests.support.baselines import entry, ran, use
-from tests.support.cells import Book, cell, plan, result
+from tests.support.cells import Book, cell, plan, recorded, result
 
 TODAY = datetime.date(2026, 1, 31)
 
@@ -28,8 +28,7 @@ def test_everything_is_written_and_stands_in_its_final_place(tmp_path: Path, mon
     writer.write("host", host=host)
     started = (datetime.datetime.now().astimezone() - datetime.timedelta(seconds=5)).isoformat()
     made = plan(2, workers=2, command=("python", "runner.py"), env={"TORCH_LOGS": "x"}, started=started, notes=("n",))
-    state = Reconciled(tuple(result(one) for one in made.cells))
-    finished = finish(run, made, state, rounds=3)
+    finished = finish(run, made, recorded(run, made, [result(one) for one in made.cells]), rounds=3)
     assert finished.directory == Path("reports/r1")
     stored = json.loads((tmp_path / "reports" / "r1" / "run.json").read_text())
     assert stored["versions"] == {"torch": "2.13.0"}
@@ -61,7 +60,8 @@ def test_a_run_is_held_against_its_baseline(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     made = plan(1, baseline=use(entry(0, fp8_gemms=gemms)))
-    finished = finish(run_dir.create("r1", None), made, Reconciled((ran(0),)), rounds=1)
+    run = run_dir.create("r1", None)
+    finished = finish(run, made, recorded(run, made, [ran(0)]), rounds=1)
     assert (finished.info.exit_code, finished.info.exit_reason) == (code, words)
     stored = json.loads((tmp_path / "reports" / "r1" / "run.json").read_text())["baseline"]
     assert (stored["file"], stored["compared"], len(stored["findings"])) == ("b.json", 1, code)

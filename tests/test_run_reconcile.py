@@ -156,8 +156,8 @@ def test_oom_then_pass_is_flaky_and_oom_then_red_is_that_red() -> None:
         assert verdicts(settled(plan(1), book)) == [expected]
 
 
-def _waived(kind: str, expires: str = "2027-01-01") -> RunPlan:
-    waiver = Waiver(kind, "known", "https://example.org/1", "me", expires, where="w.yaml:1")
+def _waived(kind: str, expires: str = "2027-01-01", checks: tuple[str, ...] = ()) -> RunPlan:
+    waiver = Waiver(kind, "known", "https://example.org/1", "me", expires, where="w.yaml:1", checks=checks)
     return plan(1, cells=(cell(0, expect=Expectation(waivers=(waiver,))),))
 
 
@@ -167,6 +167,8 @@ def test_a_quarantine_covers_crashes_and_an_xfail_does_not() -> None:
     quarantined = settled(_waived("quarantine"), book, deaths=death).results[0]
     assert (quarantined.verdict, quarantined.gates, quarantined.arch) == (Verdict.CRASH, False, "sm90")
     assert settled(_waived("quarantine", "2025-01-01"), book, deaths=death).results[0].gates
+    assert settled(_waived("quarantine", checks=("numerics.codes",)), book, deaths=death).results[0].gates
+    assert not settled(_waived("quarantine", checks=("run.crash",)), book, deaths=death).results[0].gates
     expected = settled(_waived("xfail"), book, deaths=death).results[0]
     assert (expected.verdict, expected.gates) == (Verdict.CRASH, True)
 

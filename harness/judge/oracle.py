@@ -175,9 +175,7 @@ def e8m0_exponent(amax: torch.Tensor, fmt: Format, rounding: str) -> torch.Tenso
     return exponent.clamp(-E8M0_LIMIT, E8M0_LIMIT)
 
 
-def quantize(
-    source: torch.Tensor, recipe: Spec, role: str, *, tensor_scale: float | None = None
-) -> OracleOperand:
+def quantize(source: torch.Tensor, recipe: Spec, role: str, *, tensor_scale: float | None = None) -> OracleOperand:
     """Quantise a (rows, reduced) tensor along its last axis as ``recipe`` says for ``role``.
 
     Args:

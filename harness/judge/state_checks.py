@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from harness.judge.check import Check, Judging, one
@@ -21,8 +22,13 @@ def unchanged(j: Judging) -> Sequence[Finding]:
 
 
 def snapshot_taken(j: Judging) -> Sequence[Finding]:
-    """A snapshot of nothing equals every other one: a provider must show at least one key."""
-    return () if j.obs.state_keys > 0 else one("state.observed", "a snapshot with keys", "an empty snapshot")
+    """A snapshot of nothing equals every other one, and so does one that can't tell a region from none: a provider must
+    show at least one key, and one that differs inside a region."""
+    if j.obs.state_keys == 0:
+        return one("state.observed", "a snapshot with keys", "an empty snapshot")
+    if j.obs.state_moves == 0:
+        return one("state.observed", "another state inside a region than outside", "no key that differs")
+    return ()
 
 
 def matches(error: ErrorSeen, raises: Raises) -> bool:
@@ -109,6 +115,12 @@ def complete(j: Judging) -> Sequence[Finding]:
 MINIMUM_CALLS = 11
 
 
+def timing(j: Judging) -> Sequence[Finding]:
+    """Every duration is a number, and none is less than nothing: what else a clock is wrong about nobody can see."""
+    wrong = [f"{name} {value}" for name, value in j.obs.timing.items() if not 0 <= value < math.inf]
+    return one("observe.timing", "durations of 0 or more", ", ".join(wrong)) if wrong else ()
+
+
 def _head(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[0][:300] if lines else ""
@@ -142,4 +154,5 @@ CHECKS = (
         lambda j: j.executed and (not j.obs.errors or j.raises is not None),
         complete,
     ),
+    Check("observe.timing", "a clock that can't be right", lambda j: True, timing),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -37,6 +38,7 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         with recorder.under(program.settings):
             obs = replace(run.compiled(obs), batches=batches.drawn())
         run.raise_inside(program)
+        obs = replace(obs, state_moves=run.state_moves)
         return replace(obs, facts=probe(subject, recorder, program))
 
 
@@ -57,6 +59,7 @@ class _Run:
     batches: Batches
     raises: Raises | None
     wrong: list[ErrorSeen] = field(default_factory=list)  # of eager runs that are known to be wrong
+    state_moves: int | None = None  # keys of the state that changed inside a region
 
     def eager(self, program: Program | None, moment: str, timed: str = "") -> RunSeen | None:
         """All steps without compilation, under the tap; None when an exception ended them."""
@@ -150,10 +153,18 @@ class _Run:
 
     def raise_inside(self, program: Program) -> None:
         """An exception raised inside the program's regions must arrive, and leave no state: eagerly in every cell,
-        compiled where fullgraph allows a Python exception at all."""
+        compiled where fullgraph allows a Python exception at all.
+
+        The eager one also shows that snapshots see a region at all: inside it the state is another one."""
         if self.raises is not None and self.raises.phase == "enter":
             return
-        forwards = [("eager", _raising(self.subject.provider))]
+        outside = self.recorder.states()
+
+        def inside() -> None:
+            if program.recipes():
+                self.state_moves = self.recorder.moved(outside)
+
+        forwards = [("eager", _raising(self.subject.provider, inside))]
         if self.raises is None and not self.subject.axes.fullgraph:
             reset_compiler()
             forwards.append(("compiled", torch.compile(_raising(self.subject.provider), backend="eager")))
@@ -207,12 +218,13 @@ class RaisedInside(Exception):
     """What the harness raises inside a region."""
 
 
-def _raising(provider: Provider) -> Forward:
-    """The program's recipes entered inside each other, and an exception in the innermost region."""
+def _raising(provider: Provider, inside: Callable[[], None] = lambda: None) -> Forward:
+    """The program's recipes entered inside each other, and an exception in the innermost region, after ``inside``."""
     autocast = provider.autocast
 
     def enter(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
         if not recipes:
+            inside()
             raise RaisedInside
         with autocast(enabled=True, recipe=recipes[0]):
             return enter(recipes[1:], x + 1)

@@ -100,6 +100,10 @@ class Recorder:
         """Keep what differs between ``before`` (of :meth:`states`) and now."""
         self.diffs += diff(before, self.states(), moment)
 
+    def moved(self, before: Mapping[str, Any]) -> int:
+        """How many keys differ between ``before`` (of :meth:`states`) and now; none of them is kept."""
+        return len(diff(before, self.states(), "inside a region"))
+
     def compare(self, before: Mapping[str, Any], moment: str, *, rng: bool = True) -> None:
         """Keep what differs between ``before`` and now; generators too, unless the program moves them itself."""
         found = diff(before, self.snapshot(), moment)

@@ -83,4 +83,3 @@ def pinned(axes: Axes) -> Iterator[None]:
     """:func:`pinned_settings` for a while; what the user had comes back."""
     with torch_compat.patched_compile_config(pinned_settings(axes)):
         yield
-

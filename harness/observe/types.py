@@ -163,6 +163,8 @@ class Observations:
     facts: tuple[Fact, ...] | None = None  # None: the case has no probes at this evidence level
     state_diffs: tuple[StateDiff, ...] = ()
     state_keys: int = 0
+    # Keys that changed when a region was entered: a snapshot that can't see a region sees no leak. None: not looked at.
+    state_moves: int | None = None
     # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).
     support: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)  # what the provider says of itself (Case.asks)

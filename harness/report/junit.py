@@ -9,7 +9,8 @@ calls ``junit_family=xunit1``; the stricter junit-10.xsd of Jenkins's xUnit plug
 * ``skipped``: skip, xfail, and every red that a quarantine keeps from gating, so that CI gates as the exit code does.
 
 A second suite, ``NAME.run``, holds what no cell can: whether the required evidence was reached, whether the run came to
-its end, and whether it was no worse than its baseline. Without it a file of green cells would hide a red run.
+its end, whether its audit found nothing, and whether it was no worse than its baseline. Without it a file of green
+cells would hide a red run.
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ def _run_cases(view: View) -> list[_Case]:
     if run.exit_code not in (0, 1):
         kind = f"exit code {run.exit_code}"
         complete = replace(complete, outcome="error", kind=kind, message=view.meaning)
-    return [required, complete, *_baseline_case(view)]
+    audit = _Case(f"{view.name}.run", "audit", 0.0)
+    if view.audited:
+        audit = replace(audit, outcome="error", kind="audit", message=view.audited[0], text="\n".join(view.audited))
+    return [required, complete, audit, *_baseline_case(view)]
 
 
 def _baseline_case(view: View) -> Iterator[_Case]:

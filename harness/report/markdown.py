@@ -114,6 +114,12 @@ def _head(view: View) -> Iterator[str]:
         if len(view.worse) > MAX_UNMET:
             yield f"- and {len(view.worse) - MAX_UNMET} more"
         yield from (f"- {_code(text)}" for text in view.beside_baseline[:MAX_UNMET])
+    if view.audited:
+        yield ""
+        yield "**The audit found that what is reported is not what was recorded.**"
+        yield from (f"- {_code(text)}" for text in view.audited[:MAX_UNMET])
+        if len(view.audited) > MAX_UNMET:
+            yield f"- and {len(view.audited) - MAX_UNMET} more"
     yield from (f"\n{_plain(line)}" for line in never_native(results))
     yield ""
     yield ", ".join(f"{name} {_code(version)}" for name, version in {**run.versions, **run.host}.items() if version)

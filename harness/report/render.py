@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from harness.audit import audit
 from harness.report.html import html_chunks
 from harness.report.junit import junit_chunks
 from harness.report.markdown import comment_markdown, summary_markdown
-from harness.report.run_info import RunInfo
+from harness.report.run_info import RunInfo, audited
 from harness.report.store import read_results, read_run, write_results, write_run, write_text_atomically
 from harness.report.view import View
 from harness.types import CellResult
@@ -43,11 +44,15 @@ def write_reports(directory: Path, run: RunInfo, results: Sequence[CellResult]) 
 def rerender(directory: Path) -> tuple[RunInfo, list[CellResult]]:
     """Make junit.xml, report.html and the Markdown files again from run.json and results.jsonl, and return those.
 
+    Where the run's plan and journal still lie beside them the run is audited again, so that an edit shows.
+
     Raises:
         StoreError: the stored run is missing, cut short or of another schema version; nothing is written.
         OSError: the directory can't be written.
     """
     run, results = read_run(directory), read_results(directory)
+    if (directory / "process" / "plan.json").exists():
+        run = audited(run, audit(directory))
     _write_formats(directory, View(run, results))
     return run, results
 

@@ -28,6 +28,7 @@ from harness.types import CellResult, Evidence, Verdict
 
 LEVELS = (Evidence.TRACED, Evidence.EMULATED, Evidence.NATIVE)  # weakest first
 
+INTERNAL_ERROR = 3
 MEANINGS = {
     0: "all as expected",
     1: "not as expected",

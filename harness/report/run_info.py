@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
+from harness.audit import AuditReport
 from harness.report.baseline import BaselineReport
 from harness.report.evidence import refused, unjudged
+from harness.report.require import INTERNAL_ERROR, MEANINGS
 from harness.types import SCHEMA_VERSION, CellResult, Evidence, Verdict
 
 BLAMES = ("none", "product", "infra", "run")
@@ -21,7 +23,7 @@ class RunInfo:
     complete run reports. ``plan_digest`` identifies the ordered list of selected ids. ``versions`` has python, torch,
     cuda, te, torchao, triton, pytest...; ``host`` has arch (resolved), cpu, gpus, driver, threads; ``env`` the
     environment variables that matter and are set. ``rounds`` counts how often processes were started for retries
-    (1: once, no retry). ``baseline`` is None where the run was not held against one.
+    (1: once, no retry). ``baseline`` is None where the run was not held against one, ``audit`` where nobody audited it.
     """
 
     run_id: str
@@ -46,6 +48,7 @@ class RunInfo:
     rounds: int = 1
     notes: tuple[str, ...] = ()
     baseline: BaselineReport | None = None
+    audit: AuditReport | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class RunRecord(RunInfo):
 
     ``blame``: ``product`` when a cell is red because of the program or library under test, ``infra`` when every red
     that gates is the machine's, ``run`` when no cell is red and the run is (requirement unmet, worse than its baseline,
-    interrupted, internal error, nothing ran), ``none`` when all is as expected.
+    interrupted, internal error, nothing ran) or when its audit found something, ``none`` when all is as expected.
     """
 
     totals: Totals = Totals(0, {}, {}, {}, 0, 0, 0, 0, 0)
@@ -99,8 +102,18 @@ def totals(results: Iterable[CellResult]) -> Totals:
     )
 
 
+def audited(run: RunInfo, report: AuditReport) -> RunInfo:
+    """``run`` with its audit; a finding makes it an internal error, whatever its exit code was."""
+    if not report.findings:
+        return replace(run, audit=report)
+    reason = f"{MEANINGS[INTERNAL_ERROR]}: {report.findings[0]}"
+    return replace(run, audit=report, exit_code=INTERNAL_ERROR, exit_reason=reason)
+
+
 def blame(run: RunInfo, results: Sequence[CellResult]) -> str:
     """Who is to blame for this run's exit code: one of :data:`BLAMES`."""
+    if run.audit is not None and run.audit.findings:
+        return "run"  # then the results are no word about the product
     reds = [result for result in results if result.verdict.is_red and result.gates]
     if reds:
         return "infra" if all(result.verdict is Verdict.INFRA for result in reds) else "product"

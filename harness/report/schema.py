@@ -72,8 +72,11 @@ RUN_FIELDS: Mapping[str, str] = {
     "rounds": "how often processes were started: 1 without retries",
     "notes": "whatever else the user should know",
     "baseline": "null without --baseline; else its file, what was worse (findings: the run is red), better, and notes",
+    "audit": "the run derived once more from its files (docs/running.md): cells looked at, and findings, with any of "
+    "which the exit code is 3; null where no audit was made",
     "totals": "counts by verdict and by evidence",
-    "blame": "none, product, infra (every gating red is the machine's) or run (no red cell, yet the run is red)",
+    "blame": "none, product, infra (every gating red is the machine's) or run (no red cell, yet the run is red; or the "
+    "audit found something)",
     "schema_version": "version of this format",
 }
 

@@ -182,6 +182,7 @@ def _put_end(page: Page, view: View, directory: Path | None) -> None:
     for text in view.only_quarantined:
         page.say(text, first="  ", rest="    ", style="yellow")
     _put_baseline(page, view)
+    _put_audit(page, view)
     if directory is not None:
         page.say(f"reports: {directory}/report.html (results.jsonl, run.json, junit.xml, summary.md)", rest="  ")
     page.say(f"exit code {run.exit_code}: {view.meaning}", style="bold green" if run.exit_code == 0 else "bold red")
@@ -204,6 +205,16 @@ def _put_baseline(page: Page, view: View) -> None:
         page.say(f"and {len(view.worse) - MAX_GROUPS} more", first="  ")
     for text in view.beside_baseline:
         page.say(text, first="  ", rest="    ")
+
+
+def _put_audit(page: Page, view: View) -> None:
+    if not view.audited:
+        return
+    page.say("audit: what is reported is not what was recorded; don't rely on any of it", style="bold red", rest="  ")
+    for text in view.audited[:MAX_GROUPS]:
+        page.say(text, first="  ", rest="    ")
+    if len(view.audited) > MAX_GROUPS:
+        page.say(f"and {len(view.audited) - MAX_GROUPS} more", first="  ")
 
 
 def _many(count: int, noun: str) -> str:

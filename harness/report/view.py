@@ -53,6 +53,11 @@ class View:
         """What else a baseline says, none of it red: another environment, what is better, what it doesn't know."""
         return told(self.run.baseline, self.run.matrix) if self.run.baseline else []
 
+    @cached_property
+    def audited(self) -> list[str]:
+        """What the audit found: contradictions between what was recorded and what is reported."""
+        return [str(finding) for finding in self.run.audit.findings] if self.run.audit else []
+
     @property
     def name(self) -> str:
         return self.run.name or self.run.matrix

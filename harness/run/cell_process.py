@@ -93,7 +93,7 @@ class CellProcess:
                 host = describe()
                 if self._lease is not None:
                     check_visible(self._lease, len(host.get("gpus", ())))
-                self._write("host", host=host)
+                self._write("host", host=host, run=self._plan.run_id)
             except (LoadError, ImportError) as error:
                 self._unusable(error)
             finally:

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.audit import audit
 from harness.report import RunInfo, exit_code, require_findings, write_reports
 from harness.report.baseline import BaselineReport, judge_baseline
+from harness.report.run_info import audited
+from harness.report.store import write_run
 from harness.run.journal import Journal, read_journal
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled, gpus_of
@@ -39,7 +42,7 @@ def finish(
     interrupted: bool = False,
     stuck: bool = False,
 ) -> Finished:
-    """Write every report and move the directory to its final name.
+    """Write every report, audit what was written, and move the directory to its final name.
 
     Raises:
         OSError: that can't be done; what was recorded stays under the temporary name.
@@ -47,6 +50,11 @@ def finish(
     journal = read_journal(run.journal)
     info = describe_run(plan, state, journal, rounds=rounds, interrupted=interrupted, stuck=stuck)
     write_reports(run.work, info, state.results)
+    info = audited(info, audit(run.work))
+    if info.audit is not None and info.audit.findings:
+        write_reports(run.work, info, state.results)
+    else:
+        write_run(run.work, info, state.results)
     warnings = publish(run)
     return Finished(info, shown(run.final), warnings)
 

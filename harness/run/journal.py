@@ -9,7 +9,7 @@ type      what it says, beyond worker, pid, round and time
 lease     ``gpu``: the only GPU that this process can see; ``alone``: nobody else has leased it;
           ``in_use_mib``: what was in use there before, where that was asked
 waiting   ``message``: the process waits for a GPU
-host      ``host``: versions and hardware, once a process, before its first cell
+host      ``host``: versions and hardware, once a process, before its first cell; ``run``: whose process it is
 start     ``id``, ``attempt``: this process is now running this cell
 end       ``result``, ``attempt``: the cell's result (harness.types.CellResult); ``rss_mib``: the
           most memory that the process held so far; ``gpu_mib``: the same of torch's allocator on its GPU

@@ -75,6 +75,15 @@ def write_plan(path: Path, plan: RunPlan) -> None:
         OSError: not writable, or the matrix can't be read.
     """
     shutil.copyfile(plan.matrix, path.with_name(MATRIX_COPY))
+    rewrite_plan(path, plan)
+
+
+def rewrite_plan(path: Path, plan: RunPlan) -> None:
+    """Write the plan alone, where it became another one (pytest's own -k); the copy of the matrix stays as it was.
+
+    Raises:
+        OSError: not writable.
+    """
     path.write_text(json.dumps(to_jsonable(plan), indent=1), encoding="utf-8")
 
 

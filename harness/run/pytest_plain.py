@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import os
@@ -23,7 +24,7 @@ from harness.run.finish import Finished, finish, judged_require
 from harness.run.gpus import visible_gpus
 from harness.run.journal import dropped_ids, read_journal
 from harness.run.order import expensive_first
-from harness.run.plan_file import Round, RunPlan, write_plan, write_round
+from harness.run.plan_file import Round, RunPlan, rewrite_plan, write_plan, write_round
 from harness.run.pytest_cells import Cells
 from harness.run.pytest_roles import Workers, allow_restarts, cell_name, is_distributed, is_users_interrupt
 from harness.run.rounds import Interrupts, RoundEnd
@@ -179,9 +180,12 @@ class PlainRun:
     def _supervisor(self, status: int, interrupts: Interrupts) -> Supervisor:
         plan = self._selected()
         require, notes = judged_require(plan.require, self._picked_by, len(plan.cells), plan.planned)
+        plan = dataclasses.replace(plan, require=require, notes=(*plan.notes, *notes))
+        with contextlib.suppress(OSError):  # whoever reports next says that the disk is full
+            rewrite_plan(self._run.plan, plan)
         return Supervisor(
             self._run,
-            dataclasses.replace(plan, require=require, notes=(*plan.notes, *notes)),
+            plan,
             self._entry.ids,
             plan.workers,
             observer=Observer(note=lambda text: self._say(f"fp8 harness: {text}")),

@@ -293,7 +293,7 @@ def _made(cell: Cell, verdict: Verdict, finding: Finding, machine: _Machine, *, 
     """A result that no worker wrote. Waivers count here as they do in a worker."""
     arch = machine.arch if cell.axes.arch == "host" else cell.axes.arch
     waivers = cell.expect.waivers if machine.versions else ()
-    waived = apply_waivers(verdict, waivers, arch, machine.versions, machine.today)
+    waived = apply_waivers(verdict, waivers, arch, machine.versions, machine.today, {finding.check})
     findings = (*waived.findings, finding)
     return CellResult(
         id=cell.id,

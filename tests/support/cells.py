@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.run.journal import Journal, Record
-from harness.run.plan_file import RunPlan
-from harness.types import Axes, Cell, CellResult, Evidence, Expectation, Finding, Spec, Verdict, axes_dict
+from harness.run.journal import Journal, JournalWriter, Record
+from harness.run.plan_file import RunPlan, rewrite_plan
+from harness.run.reconcile import Reconciled
+from harness.run.run_dir import RunDir
+from harness.types import Attempt, Axes, Cell, CellResult, Evidence, Expectation, Finding, Spec, Verdict, axes_dict
 
 
 def cell(seed: int = 0, *, expect: Expectation = Expectation(), **axes: Any) -> Cell:  # noqa: B008  # frozen
@@ -45,6 +49,17 @@ def plan(count: int, *, matrix: Path | str = "m.yaml", **changes: Any) -> RunPla
         "timeout": 2.0,
     }
     return RunPlan(**{**values, **changes})
+
+
+def recorded(run: RunDir, made: RunPlan, results: Sequence[CellResult], worker: str = "gw0") -> Reconciled:
+    """A run in which each cell was started and ended once, on the disk as its processes leave it."""
+    rewrite_plan(run.plan, made)
+    writer = JournalWriter(run.journal, worker, 1)
+    for one in results:
+        writer.write("start", id=one.id, attempt=1)
+        writer.write("end", result=one, attempt=1)
+    writer.close()
+    return Reconciled(tuple(replace(one, attempts=(Attempt(one.verdict, one.reason),)) for one in results))
 
 
 class Book:

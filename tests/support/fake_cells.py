@@ -7,6 +7,8 @@ executor does. Cells that are not named pass.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import datetime
 import json
 import os
 import signal
@@ -16,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.judge.waivers import apply_waivers
 from harness.registry import LoadError
 from harness.run import plugin
 from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
@@ -130,11 +133,17 @@ def enter_and_leave_debugger(cell: Cell) -> CellResult:
     return result(cell)
 
 
+def waived(cell: Cell, of: CellResult) -> CellResult:
+    """What the matrix's waivers make of a result."""
+    done = apply_waivers(of.verdict, cell.expect.waivers, of.arch, {}, datetime.date.today())
+    return dataclasses.replace(of, verdict=done.verdict, gates=done.gates)
+
+
 BEHAVIOURS: Mapping[str, Callable[[Cell], CellResult]] = {
     "fail": lambda cell: result(cell, Verdict.FAIL),
-    "xfail": lambda cell: result(cell, Verdict.XFAIL),
+    "xfail": lambda cell: waived(cell, result(cell, Verdict.FAIL)),
     "skip": lambda cell: result(cell, Verdict.SKIP, reason="no such kernel here"),
-    "quarantined": lambda cell: result(cell, Verdict.FAIL, gates=False),
+    "quarantined": lambda cell: waived(cell, result(cell, Verdict.FAIL)),
     "segv": segv,
     "hang": hang,
     "hang_in_c": hang_in_c,

@@ -29,6 +29,11 @@ def write_matrix(directory: Path, cells: int, text: str = "") -> Path:
     return path
 
 
+def waiver(kind: str, seed: int) -> str:
+    """An entry of ``waivers`` for one cell of :func:`write_matrix`."""
+    return f"  - {{kind: {kind}, when: {{seed: {seed}}}, reason: known, owner: me, expires: 2999-01-01}}\n"
+
+
 def cell_id(seed: int) -> str:
     tail = f",seed={seed}" if seed else ""
     return f"toy_linear[provider=reference,recipe=float8_current_scaling{tail}]"
