@@ -37,6 +37,7 @@ CASES: Mapping[str, CaseEntry] = {
         recipes=STATELESS,
     ),
     "dynamic_shapes": CaseEntry("cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")),
+    "layouts": CaseEntry("cases.layouts:CASE"),
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(
         "cases.stack:CASE",
@@ -67,7 +68,7 @@ CASES: Mapping[str, CaseEntry] = {
     ),
     "microbatch": CaseEntry(
         "cases.microbatch:CASE",
-        variants=("flag", "skip_tensor", "no_grad_first", "accumulated"),
+        variants=("flag", "skip_tensor", "no_grad_first", "accumulated", "other_recipe"),
         recipes=STATELESS,
     ),
     "mode_switch": CaseEntry(

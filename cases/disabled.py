@@ -2,7 +2,8 @@
 
 Catches: a disabled region that builds or checks a recipe that nothing will use (a finding of the review of
 NVIDIA/TransformerEngine#2759: building one breaks the graph), one that leaves FP8 on inside or off behind it, one whose
-state differs from no region at all, so that it costs a graph of its own.
+state differs from no region at all, so that it costs a graph of its own; and what a region inside of others puts back
+beside that: calibration, group, graph capture, depth (``inner_exits``).
 
 Variants: ``before`` (a disabled region, then an enabled one), ``inside`` (enabled, disabled in it, enabled with another
 recipe in that), ``around`` (the same opened around a compiled module, from call to call), ``given`` (disabled regions
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from cases.inner_exits import inner_exits
 from cases.toy_linear import STEPS, Layers, bare, linears_of, rows_of
 from harness.observe.census import reset_compiler
 from harness.probing import Probing
@@ -112,9 +114,20 @@ def build(ctx: CaseContext) -> Program:
         make_inputs=rows_of(ctx),
         drive=drive,
         expects=_around_expects({"outer": outer.label, "inner": inner.label}) if around else expects,
-        probes=builds_and_checks_nothing,
+        probes=_probes(ctx),
         probe_levels=(Evidence.NATIVE, Evidence.EMULATED, Evidence.TRACED, Evidence.NEGATIVE),
     )
+
+
+def _probes(ctx: CaseContext) -> Callable[[Probing], None]:
+    exits = inner_exits(ctx)
+
+    def probes(probing: Probing) -> None:
+        builds_and_checks_nothing(probing)
+        if ctx.axes.variant == "inside" and probing.evidence is not Evidence.NEGATIVE:  # its regions can be entered
+            exits(probing)
+
+    return probes
 
 
 def _around_expects(labels: dict[str, str]) -> Expects:
@@ -199,6 +212,9 @@ def _noting(original: Callable[..., None], built: list[str]) -> Callable[..., No
 CASE = Case(
     name="disabled",
     build=build,
-    catches="a disabled region that builds or checks a recipe, leaves FP8 on, or costs a graph of its own",
+    catches=(
+        "a disabled region that builds or checks a recipe, leaves FP8 on, or costs a graph of its own; an inner region "
+        "that puts back less than the outer one set"
+    ),
     answers=("NVIDIA/TransformerEngine#2759", "NVIDIA/TransformerEngine#187"),
 )

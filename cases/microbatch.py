@@ -3,35 +3,42 @@
 Catches: a kept weight that is never quantised again (NVIDIA/Megatron-LM#5642), or quantised at each call though it was
 to be kept (NVIDIA/TransformerEngine#2119); scales that move on without the bytes they belong to
 (NVIDIA/TransformerEngine#1047); a cache that a first micro-batch without gradients leaves empty
-(NVIDIA/TransformerEngine#539); results that depend on whether weights are kept (NVIDIA/TransformerEngine#2852).
+(NVIDIA/TransformerEngine#539); results that depend on whether weights are kept (NVIDIA/TransformerEngine#2852); a
+weight that was kept in one recipe and is used in another.
 
 Each step is a micro-batch with a forward and backward of its own, three to a window. Weights change after every one of
 them: a program that trains changes them between windows alone, but only so can a kept weight be told from a new one.
 
 ``flag``: a Python flag says which is the first. ``skip_tensor``: a tensor does, in a region that was opened for graph
 capture, so that one graph serves all. ``no_grad_first``: the first runs without gradients. ``accumulated``: a window is
-one step, gradients of its micro-batches add up, and weights change between windows.
+one step, gradients of its micro-batches add up, and weights change between windows. ``other_recipe``: within a window
+the recipe becomes one that differs in a single field, so that shapes and dtypes of what is kept would mostly do: its
+first call quantises the weight anew, though it isn't the window's first, and the call after it keeps that.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
+from cases.recipe_fields import others_of, with_other
 from cases.toy_linear import flat, linears_of
 from harness.data import draw
 from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of, lacks
-from harness.providers.protocol import Provider
+from harness.providers.protocol import ProgramProvider, Provider
 from harness.run.host import host_arch
-from harness.types import Axes
+from harness.types import Axes, Spec
 
 WINDOW = 3
 LAYERS = 2
 # One window and two micro-batches of the next: its first one quantises changed weights, the last judged one keeps them.
 STEPS = WINDOW + 2
+# For each micro-batch of a window in which the recipe changes, whether it runs in the other one.
+IN_OTHER = (False, False, True, True)
 FEATURES = ("cached_linear", "prepare_weight_cache", "capturing_autocast", "skip_weight_update")
 
 Forward = Callable[..., torch.Tensor]
@@ -43,6 +50,18 @@ def change_weights(model: torch.nn.Module) -> None:
         for name, parameter in model.named_parameters():
             if name.endswith("weight"):
                 parameter.mul_(-1.25)
+
+
+def _telling_field(provider: ProgramProvider, recipe: Spec) -> str:
+    """A field whose other value gives a weight other bytes; empty where the provider has none. The format has not: a
+    weight is E4M3 in every one."""
+    return next((field for field, _ in others_of(provider, recipe) if field != "fp8_format"), "")
+
+
+def asks(provider: Provider, axes: Axes, arch: str) -> Mapping[str, Any]:
+    """``field``: in which the other recipe differs."""
+    del arch
+    return {"field": _telling_field(provider, axes.recipe)} if axes.variant == "other_recipe" else {}
 
 
 def _is_first(step: Step) -> bool:
@@ -69,7 +88,21 @@ def _drive(ctx: CaseContext, layers: torch.nn.ModuleList) -> Callable[[Step], to
     def accumulated(step: Step) -> torch.Tensor:
         return torch.cat([step.forward(step.recipes, i == 0, x) for i, x in enumerate(step.inputs)])
 
-    drives = {"flag": flag, "skip_tensor": skip_tensor, "no_grad_first": no_grad_first, "accumulated": accumulated}
+    def other_recipe(step: Step) -> torch.Tensor:
+        position = step.index % len(IN_OTHER)
+        recipe = step.recipes[IN_OTHER[position]]
+        if step.compiled:  # eager calls see for themselves that what is kept is another recipe's
+            for layer in layers:
+                features_of(ctx.provider)["prepare_weight_cache"](layer, recipe)
+        return step.forward((recipe,), position == 0, *step.inputs)
+
+    drives = {
+        "flag": flag,
+        "skip_tensor": skip_tensor,
+        "no_grad_first": no_grad_first,
+        "accumulated": accumulated,
+        "other_recipe": other_recipe,
+    }
     return drives[ctx.axes.variant]
 
 
@@ -80,6 +113,12 @@ def _expects(ctx: CaseContext) -> Expects:
     if ctx.axes.variant == "accumulated":
         window = StepExpects(products.fprop * WINDOW)
         return Expects(schedule=(window,), steps=2, graphs=2, recompiles=1)
+    if ctx.axes.variant == "other_recipe":
+        other = StepExpects((_other(ctx).label,) * LAYERS)
+        schedule = tuple(other if changed else products for changed in IN_OTHER)
+        # A graph for the first micro-batch, one for a kept weight in each recipe. One step more than a window: the next
+        # one's first micro-batch finds what is kept to be another recipe's.
+        return Expects(schedule=schedule, steps=len(IN_OTHER) + 1, graphs=3, recompiles=2)
     without = StepExpects(products.fprop, dgrad=(), wgrad=())
     first = without if ctx.axes.variant == "no_grad_first" else products
     return Expects(
@@ -89,6 +128,10 @@ def _expects(ctx: CaseContext) -> Expects:
         recompiles=1,
         backward_graphs=1 if first is without else 2,
     )
+
+
+def _other(ctx: CaseContext) -> Spec:
+    return with_other(ctx.axes.recipe, ctx.told["field"])
 
 
 def _parity(ctx: CaseContext, layers: torch.nn.ModuleList, forward: Forward) -> Callable[[Probing], None]:
@@ -133,6 +176,7 @@ def build(ctx: CaseContext) -> Program:
     linear = offered["cached_linear"]
     open_region = offered["capturing_autocast"] if ctx.axes.variant == "skip_tensor" else ctx.provider.autocast
     recipe = ctx.axes.recipe
+    specs = (recipe, _other(ctx)) if ctx.axes.variant == "other_recipe" else (recipe,)
     for layer in layers:  # compiled code can't make what outlives its graph
         offered["prepare_weight_cache"](layer, ctx.provider.recipe(recipe))
 
@@ -151,7 +195,7 @@ def build(ctx: CaseContext) -> Program:
         forward=forward,
         drive=_drive(ctx, layers),
         update=change_weights,
-        recipes=lambda: (ctx.provider.recipe(recipe),),
+        recipes=lambda: tuple(ctx.provider.recipe(spec) for spec in specs),
         make_inputs=make_inputs,
         expects=_expects(ctx),
         probes=_parity(ctx, layers, forward) if ctx.axes.variant == "flag" else None,
@@ -162,13 +206,19 @@ def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
     """A provider must keep weights, and have both ways of saying when."""
     if axes.variant == "skip_tensor" and arch not in (host_arch(), "cpu"):
         return "the skip tensor outlives the cell and is real, so that no graph is traced with it under fake tensors"
-    return lacks(provider, *FEATURES)
+    lacking = lacks(provider, *FEATURES)
+    if not lacking and axes.variant == "other_recipe" and not _telling_field(provider, axes.recipe):
+        return f"{provider.name} has no recipe that differs from {axes.recipe.label} in a field that weights depend on"
+    return lacking
 
 
 CASE = Case(
     name="microbatch",
     build=build,
-    catches="a kept weight that is never quantised again, or at each call, or was empty; scales without their bytes",
+    catches=(
+        "a kept weight that is never quantised again, or at each call, or was empty, or is another recipe's; scales "
+        "without their bytes"
+    ),
     answers=(
         "NVIDIA/TransformerEngine#1047",
         "NVIDIA/TransformerEngine#539",
@@ -177,4 +227,5 @@ CASE = Case(
         "NVIDIA/Megatron-LM#5642",
     ),
     unavailable=unavailable,
+    asks=asks,
 )

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.data import draw
+from harness.layout import laid_out_like
 from harness.observe.sites import frames_of, innermost, site
 from harness.program import CaseContext, Expects, NoOracle, Program, Step
 from harness.registry import LoadError
@@ -154,14 +155,19 @@ def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
 def _inputs(given: Any, ctx: CaseContext, name: str) -> tuple[Inputs, bool]:
     """What draws a batch, and whether its values are to stay as they are drawn.
 
-    Examples are drawn anew: floating-point ones from the cell's data, others (token ids, masks) stay as they are.
+    Examples are drawn anew: floating-point ones from the cell's data, others (token ids, masks) stay as they are. All
+    keep their strides.
     """
     if callable(given) and not isinstance(given, torch.Tensor):
         return _called(given, name), True
     examples: Sequence[Any] = (given,) if isinstance(given, torch.Tensor) else given
     if not isinstance(examples, (tuple, list)) or not all(isinstance(one, torch.Tensor) for one in examples):
         raise TargetError(f"{name}: inputs must be tensors or a function of a generator, not {_described(given)}")
-    examples = [one.detach().clone().requires_grad_(one.requires_grad) for one in examples]
+    try:
+        examples = [laid_out_like(one.detach(), one).requires_grad_(one.requires_grad) for one in examples]
+    except ValueError as error:
+        more = "inputs may be expanded, but not overlap otherwise: give a function of a generator"
+        raise TargetError(f"{name}: {error}: {more}") from error
 
     def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         return tuple(_like(one, ctx, generator) for one in examples)
@@ -182,8 +188,8 @@ def _called(given: Callable[[torch.Generator], Any], name: str) -> Inputs:
 
 def _like(example: torch.Tensor, ctx: CaseContext, generator: torch.Generator) -> torch.Tensor:
     if not example.is_floating_point():
-        return example.to(ctx.device)
-    values = draw(ctx.axes.data, example.shape, generator, example.dtype, ctx.device)
+        return laid_out_like(example.to(ctx.device), example)
+    values = laid_out_like(draw(ctx.axes.data, example.shape, generator, example.dtype, ctx.device), example)
     return values.requires_grad_(example.requires_grad)
 
 

@@ -193,3 +193,16 @@ def test_the_tap_shows_what_was_quantised_not_what_the_weight_is_now(compile_it:
     assert [torch.equal(p.b.source, old) for p in seen] == [True, True, False]
     assert torch.equal(seen[2].b.source, layer.weight)
     assert tap._KEPT == {}, "nothing is kept once nobody listens"
+
+
+def test_the_tap_shows_what_was_quantised_when_a_kept_weight_was_made() -> None:
+    layer, x = layers(1)[0], batch()
+    run, seen, recipes = program(layer), list[Product](), (fp8.Float8CurrentScaling(), fp8.MXFP8BlockScaling())
+    with listening(seen.append):
+        run(x, recipes[0], True)
+        layer.weight.data.mul_(-1.25)
+        made = layer.weight.detach().clone()
+        run(x, recipes[1], False)  # no first micro-batch, but nothing is kept for this recipe
+        layer.weight.data.mul_(-1.25)
+        run(x, recipes[1], False)
+    assert [torch.equal(product.b.source, made) for product in seen] == [False, True, True]

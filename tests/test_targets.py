@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from harness.judge.oracle_provider import OracleProvider
+from harness.observe.run import Batches
 from harness.program import CaseContext, NoOracle, Program, Step
 from harness.providers.reference import ReferenceProvider
 from harness.registry import LoadError
 from harness.targets import TargetError, build_target, load_target, look_in
 from harness.types import Axes, Spec
 
+AXES = Axes("target", Spec("reference"), Spec("float8_current_scaling"))
 MODULE = """
 import torch
 from harness.fp8 import ToyLinear
@@ -41,6 +43,13 @@ def drawn(ctx):
 def whole(ctx):
     model = linear(ctx)
     return Program(model, lambda recipes, x: model(x), lambda: (), lambda g: (torch.zeros(16, 32),), Expects(("a",)))
+
+def layouts(ctx):
+    x = torch.zeros(32, 2, 16, dtype=ctx.dtype)
+    return linear(ctx), (x[:, 1].t().requires_grad_(), x[:1, 0].expand(8, 16), torch.arange(12).reshape(3, 4)[:, 1:])
+
+def overlapping(ctx):
+    return linear(ctx), torch.zeros(47, dtype=ctx.dtype).unfold(0, 32, 1)
 
 class Maker:
     def __init__(self, ctx):
@@ -150,6 +159,19 @@ def test_examples_say_shape_dtype_and_gradient_and_the_cell_draws_the_values(mod
     assert ids.tolist() == [0, 1, 2]  # what isn't floating-point stays as it is
 
 
+def test_examples_say_their_strides_too(module: str) -> None:
+    program = build_target(context(f"{module}:layouts"))
+    batches = Batches(program, AXES, kept=1)
+    for inputs in (program.make_inputs(torch.Generator().manual_seed(0)), batches.inputs(0), batches.inputs(1)):
+        sliced, expanded, ids = inputs
+        assert [(x.stride(), x.storage_offset()) for x in inputs] == [((1, 32), 16), ((0, 1), 0), ((4, 1), 1)]
+        assert sliced.is_leaf
+        assert sliced.requires_grad
+        assert not any(x.isnan().any() for x in (sliced, expanded))
+        assert torch.equal(expanded[0], expanded[7])
+        assert ids.tolist() == [[1, 2, 3], [5, 6, 7], [9, 10, 11]]
+
+
 def test_a_program_is_taken_as_it_is(module: str) -> None:
     program = build_target(context(f"{module}:whole"))
     assert isinstance(program, Program)
@@ -162,6 +184,7 @@ def test_a_program_is_taken_as_it_is(module: str) -> None:
     [
         ("returns_a_number", "must return a Program or (module, inputs), not int"),
         ("wrong_inputs", "inputs must be tensors or a function of a generator, not str"),
+        ("overlapping", "share memory: inputs may be expanded, but not overlap otherwise"),
         ("two_arguments", "needs the arguments ctx, size"),
     ],
 )

@@ -14,7 +14,6 @@ def path_of(name: str) -> str | None:
     return FAULTS.get(name) or (name if _IMPORT_PATH.fullmatch(name) else None)
 
 
-
 FAULTS: Mapping[str, str] = {
     "amax_in_half": "harness.faults.amax_in_half:FAULT",
     "amp_dtype_left": "harness.faults.amp_dtype_left:FAULT",
@@ -32,6 +31,7 @@ FAULTS: Mapping[str, str] = {
     "bf16_products": "harness.faults.bf16_products:FAULT",
     "bf16_recompute": "harness.faults.bf16_recompute:FAULT",
     "bf16_under_amp": "harness.faults.bf16_under_amp:FAULT",
+    "cache_ignores_recipe": "harness.faults.cache_ignores_recipe:FAULT",
     "cast_overflows": "harness.faults.cast_overflows:FAULT",
     "census_no_calls": "harness.faults.census_no_calls:FAULT",
     "census_no_fallback": "harness.faults.census_no_fallback:FAULT",
@@ -57,6 +57,7 @@ FAULTS: Mapping[str, str] = {
     "disabled_setter": "harness.faults.disabled_setter:FAULT",
     "dispatch_mode_left": "harness.faults.dispatch_mode_left:FAULT",
     "e5m2_for_e4m3": "harness.faults.e5m2_for_e4m3:FAULT",
+    "e8m0_other_way": "harness.faults.e8m0_other_way:FAULT",
     "empty_amax": "harness.faults.empty_amax:FAULT",
     "empty_gradient_nan": "harness.faults.empty_gradient_nan:FAULT",
     "empty_weight_cache": "harness.faults.empty_weight_cache:FAULT",
@@ -71,11 +72,15 @@ FAULTS: Mapping[str, str] = {
     "first_recipe_kept": "harness.faults.first_recipe_kept:FAULT",
     "function_mode_left": "harness.faults.function_mode_left:FAULT",
     "grad_mode_left_off": "harness.faults.grad_mode_left_off:FAULT",
+    "gradient_strides_ignored": "harness.faults.gradient_strides_ignored:FAULT",
     "hang": "harness.faults.hang:FAULT",
     "high_precision_3d": "harness.faults.high_precision_3d:FAULT",
     "high_precision_after_exception": "harness.faults.high_precision_after_exception:FAULT",
     "history_never_forgets": "harness.faults.history_never_forgets:FAULT",
     "infinite_amax": "harness.faults.infinite_amax:FAULT",
+    "inner_exit_half": "harness.faults.inner_exit_half:FAULT",
+    "inner_exit_keeps_calibration": "harness.faults.inner_exit_keeps_calibration:FAULT",
+    "inner_exit_wrong_level": "harness.faults.inner_exit_wrong_level:FAULT",
     "kept_inference_tensor": "harness.faults.kept_inference_tensor:FAULT",
     "kept_requires_grad": "harness.faults.kept_requires_grad:FAULT",
     "kept_weight_other_scales": "harness.faults.kept_weight_other_scales:FAULT",
@@ -93,6 +98,7 @@ FAULTS: Mapping[str, str] = {
     "observed_no_gradients": "harness.faults.observed_no_gradients:FAULT",
     "observed_no_products": "harness.faults.observed_no_products:FAULT",
     "observer_swallowed": "harness.faults.observer_swallowed:FAULT",
+    "offset_ignored": "harness.faults.offset_ignored:FAULT",
     "op_without_fake": "harness.faults.op_without_fake:FAULT",
     "out_of_memory": "harness.faults.out_of_memory:FAULT",
     "outer_recipe_inside": "harness.faults.outer_recipe_inside:FAULT",
@@ -143,6 +149,7 @@ FAULTS: Mapping[str, str] = {
     "state_always_equal": "harness.faults.state_always_equal:FAULT",
     "state_read_in_op": "harness.faults.state_read_in_op:FAULT",
     "state_saved_when_made": "harness.faults.state_saved_when_made:FAULT",
+    "strides_ignored": "harness.faults.strides_ignored:FAULT",
     "support_cached": "harness.faults.support_cached:FAULT",
     "support_in_graph": "harness.faults.support_in_graph:FAULT",
     "support_stale": "harness.faults.support_stale:FAULT",

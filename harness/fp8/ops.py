@@ -64,6 +64,12 @@ def multiply(
     return output
 
 
+def in_order(operand: torch.Tensor, role: str) -> torch.Tensor:
+    """The operand as quantisers read it, in the order of its storage: contiguous, whatever strides it was given."""
+    del role
+    return operand.contiguous()
+
+
 def _linear(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -76,7 +82,7 @@ def _linear(
     shapes.check(recipe, x, weight)
     if x.shape[0] == 0:
         return x.new_zeros(0, weight.shape[0])
-    a = quantize(x.contiguous(), INPUT, recipe, x_scale)
+    a = quantize(in_order(x, INPUT), INPUT, recipe, x_scale)
     b = quantize(weight.contiguous(), WEIGHT, recipe, weight_scale)
     return multiply("fprop", recipe, a, b, x.dtype, weight)
 
@@ -92,7 +98,7 @@ def _dgrad(
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
         return grad.new_zeros(0, weight.shape[1])
-    a = quantize(grad.contiguous(), GRAD_OUTPUT, recipe, grad_scale)
+    a = quantize(in_order(grad, GRAD_OUTPUT), GRAD_OUTPUT, recipe, grad_scale)
     b = quantize(weight.t().contiguous(), WEIGHT, recipe, weight_scale)
     return multiply("dgrad", recipe, a, b, grad.dtype, weight)
 
@@ -109,8 +115,8 @@ def _wgrad(
     recipe = recipe_from_key(key.key)
     if grad.shape[0] == 0:
         return over_no_rows(weight, x.dtype)
-    a = quantize(grad.t().contiguous(), GRAD_OUTPUT, recipe, grad_scale)
-    b = quantize(x.t().contiguous(), INPUT, recipe, x_scale)
+    a = quantize(in_order(grad, GRAD_OUTPUT).t().contiguous(), GRAD_OUTPUT, recipe, grad_scale)
+    b = quantize(in_order(x, INPUT).t().contiguous(), INPUT, recipe, x_scale)
     return multiply("wgrad", recipe, a, b, x.dtype, weight)
 
 

@@ -27,6 +27,7 @@ class WeightCache:
         self.key = recipe.key
         with torch.inference_mode(False), torch.no_grad():
             self.tensors = _quantized_bytes(weight, recipe)
+        tap.keep(self.tensors, weight, None)
 
     def fits(self, recipe: Recipe, weight: torch.Tensor) -> bool:
         """Whether what is kept belongs to this recipe and lies on the weight's device."""

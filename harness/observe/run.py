@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from harness.data import draw, fill_parameters
+from harness.layout import copied
 from harness.observe.types import Batch, RunSeen, StepTensors
 from harness.program import Program, Step
 from harness.providers.protocol import ProgramProvider, TapRecord
@@ -73,7 +74,7 @@ class Batches:
     def inputs(self, index: int) -> tuple[torch.Tensor, ...]:
         """New leaf tensors with the values of batch ``index``: gradients of one run never meet those of another."""
         if index in self._inputs:
-            return tuple(t.detach().clone().requires_grad_(t.requires_grad) for t in self._inputs[index])
+            return tuple(copied(t).requires_grad_(t.requires_grad) for t in self._inputs[index])
         drawn = self._draw(index)
         if index >= self.kept:
             return drawn
@@ -91,12 +92,14 @@ class Batches:
     def _varied(self, index: int, tensor: torch.Tensor) -> torch.Tensor:
         """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows.
 
-        Not those of a square input: Dynamo gives equal sizes one symbol, so that one of them can't vary alone.
+        Not those of a square input: Dynamo gives equal sizes one symbol, so that one of them can't vary alone. Nor
+        those of one that is not contiguous: other rows, other strides, and each batch keeps the layout it was drawn in.
         """
         if not tensor.is_floating_point():
             return tensor
-        values = tensor.detach() * MAGNITUDES[index % len(MAGNITUDES)]
-        if self.axes.dynamic and index % 2 and values.dim() > 1 and values.shape[0] not in values.shape[1:]:
+        values = copied(tensor, MAGNITUDES[index % len(MAGNITUDES)])
+        varies = self.axes.dynamic and index % 2 and values.dim() > 1 and values.shape[0] not in values.shape[1:]
+        if varies and values.is_contiguous():
             values = torch.cat([values, values.flip(0)])
         return values.requires_grad_(tensor.requires_grad)
 
