@@ -253,8 +253,15 @@ def build(ctx: CaseContext) -> Program:
 
 
 def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
-    """A provider must let its flag be asked for; ``recompute`` needs its checkpoint too."""
+    """A provider must let its flag be asked for; ``recompute`` needs its checkpoint too.
+
+    Where its own layers ask (feature ``layers_claim_first``), the program would take the claim from them, and their
+    scales would stand still as asked for.
+    """
     del arch
+    claims_itself = features_of(provider).get("layers_claim_first")
+    if claims_itself is not None and claims_itself(axes.recipe.name):
+        return f"layers of {provider.name} ask for the flag themselves under {axes.recipe.name}"
     needed = ("first_module", "checkpoint") if axes.variant == "recompute" else ("first_module",)
     return lacks(provider, *needed)
 

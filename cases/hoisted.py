@@ -7,21 +7,25 @@ function that breaks the graph; an object that is entered a second time and leav
 What torch.compile does with an object that it did not see being made is documented here, not wished for: Unsupported
 under fullgraph=True, and a silent fallback without it (the frame runs eagerly, its layers are compiled one by one). A
 context manager of contextlib can be entered once; the second time it raises AttributeError, before any state is
-written. Delayed scaling has no program here: what refuses it comes before what refuses the object, or after, by torch
-version.
+written. A provider whose objects can be entered again (feature ``reusable_autocast``) refuses one that is still open,
+with RuntimeError, and must restore after each use; one whose regions are no decorators (without the feature
+``decorating_autocast``) has no program for that variant. Delayed scaling has no program here: what refuses it comes
+before what refuses the object, or after, by torch version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from cases.toy_linear import STEPS, bare, linears_of, rows_of
 from harness.probing import documented
-from harness.program import Case, CaseContext, Expects, Program, Step
-from harness.types import Raises
+from harness.program import Case, CaseContext, Expects, Program, Step, features_of, lacks
+from harness.providers.protocol import Provider
+from harness.types import Axes, Raises
 
 Forward = Callable[..., torch.Tensor]
 
@@ -90,19 +94,22 @@ def _decorator(ctx: CaseContext) -> Program:
 
 
 def _twice(ctx: CaseContext) -> Program:
-    """One object entered again, after its region and inside it: refused both times, the open region stays in force."""
+    """One object entered again, inside its region and after it: refused, and the open region stays in force."""
     layers, autocast = linears_of(ctx, 2), ctx.provider.autocast
+    reusable = "reusable_autocast" in features_of(ctx.provider)
+    refusal = ("RuntimeError", "entered more than once") if reusable else ("AttributeError", "args")
 
     forward = bare(layers)
 
     def drive(step: Step) -> torch.Tensor:
         hoisted = autocast(enabled=True, recipe=step.recipes[0])
         with hoisted:
-            with documented("AttributeError", "args", "a second entry inside the region"), hoisted:
+            with documented(*refusal, "a second entry inside the region"), hoisted:
                 pass
             y = step.forward(step.recipes, *step.inputs)
         step.unchanged("after a second entry inside the region")
-        with documented("AttributeError", "args", "a second entry after the region"), hoisted:
+        again = nullcontext() if reusable else documented(*refusal, "a second entry after the region")
+        with again, hoisted:
             pass
         step.unchanged("after a second entry after the region")
         return y
@@ -140,9 +147,16 @@ def build(ctx: CaseContext) -> Program:
     return _BUILD[ctx.axes.variant](ctx)
 
 
+def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
+    """A provider's regions must be decorators for the variant that uses them so."""
+    del arch
+    return lacks(provider, "decorating_autocast") if axes.variant == "decorator" else ""
+
+
 CASE = Case(
     name="hoisted",
     build=build,
+    unavailable=unavailable,
     catches="a region that restores the state in which it was made, a decorator that breaks, half a region",
     answers=("pytorch/pytorch#150477", "NVIDIA/TransformerEngine#187"),
 )

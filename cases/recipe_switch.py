@@ -95,6 +95,10 @@ def _held(ctx: CaseContext, model: Holder) -> Callable[..., torch.Tensor]:
     return forward
 
 
+# A provider may read a number of its recipe while it is traced. Once that has changed torch makes it a symbol, and the
+# aot backends trace the frame a second time (TensorifyScalarRestartAnalysis): a graph too many, which nobody asked for.
+SETTINGS = {"dynamo.specialize_float": True}
+
 FORWARDS = {"inside": _inside, "around": _around, "held": _held, "mutated": _inside}
 
 
@@ -149,6 +153,7 @@ def build(ctx: CaseContext) -> Program:
         recipes=lambda: tuple(ctx.provider.recipe(spec) for spec in specs),
         make_inputs=rows_of(ctx),
         drive=drive,
+        settings=SETTINGS,
         probes=keys_differ if "recipe_keys" in features_of(ctx.provider) else None,
         probe_levels=(Evidence.NATIVE, Evidence.EMULATED, Evidence.TRACED),
         expects=Expects(

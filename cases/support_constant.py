@@ -6,8 +6,9 @@ it or runs on every call; an answer that was baked in for one architecture and i
 (pytorch/pytorch#128437, NVIDIA/TransformerEngine#3130); a cached answer that eager code goes on with where compiled
 code asks anew (pytorch/pytorch#146598).
 
-The architecture changes by the provider's own pretence. A second CUDA device is never visible to a process that runs
-cells, so a change of the current device is not among the facts.
+The architecture changes by the provider's own pretence, for a provider whose answers are to follow it (feature
+``answers_follow_arch``); a library that keeps its answers for the process, in eager code too, is not asked. A second
+CUDA device is never visible to a process that runs cells, so a change of the current device is not among the facts.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def _follows_the_architecture(probing: Probing) -> None:
     with probing.part("after pretending to be other architectures"):
         own = compiled(x)[1]
         probing.fact("answers here", _shown(asking(x)[1]), _shown(own))
-        for arch in [name for name in ARCHES if name.startswith("sm")]:
+        follows = "answers_follow_arch" in features_of(provider)
+        for arch in [name for name in ARCHES if follows and name.startswith("sm")]:
             with provider.pretend(arch):
                 _facts_of_arch(probing, arch, asking(x)[1], compiled(x)[1])
         seen = len(recorded.graphs)

@@ -79,3 +79,13 @@ def test_what_a_provider_must_offer(
     provider.features = features
     axes = Axes(CASE.name, Spec("reference"), RECIPE, variant=variant)
     assert CASE.unavailable(provider, axes, "cpu") == reason
+
+
+def test_layers_that_ask_for_the_flag_themselves_are_left_alone(provider: ReferenceProvider) -> None:
+    provider.features = {"first_module": bool, "layers_claim_first": lambda recipe: recipe == "delayed_scaling"}
+    delayed, current = (Spec("delayed_scaling"), RECIPE)
+    reasons = [
+        CASE.unavailable(provider, Axes(CASE.name, Spec("reference"), recipe, variant="nested"), "cpu")
+        for recipe in (delayed, current)
+    ]
+    assert reasons == ["layers of reference ask for the flag themselves under delayed_scaling", ""]

@@ -12,18 +12,24 @@ import torch
 from cases.support_constant import CASE, Recorded, facts
 from harness.faults.support_in_graph import FAULT as IN_GRAPH
 from harness.faults.support_stale import FAULT as STALE
+from harness.observe.types import Fact
 from harness.probing import Probing
 from harness.providers.reference import ReferenceProvider
 from harness.types import Axes, Evidence, Spec
 
 
-def unmet(provider: Any, recipe: str = "float8_current_scaling") -> list[str]:
+def observed(provider: Any, recipe: str = "float8_current_scaling") -> list[Fact]:
     axes = Axes(CASE.name, Spec("reference"), Spec(recipe))
     cpu = torch.device("cpu")
     stated = Probing(provider, axes, Evidence.NATIVE, "cpu", cpu, torch.bfloat16, lambda m: contextlib.nullcontext())
     facts(stated)
-    assert len(stated.facts) > 10
-    return [fact.name for fact in stated.facts if fact.expected != fact.seen]
+    return stated.facts
+
+
+def unmet(provider: Any, recipe: str = "float8_current_scaling") -> list[str]:
+    stated = observed(provider, recipe)
+    assert len(stated) > 10
+    return [fact.name for fact in stated if fact.expected != fact.seen]
 
 
 @pytest.mark.parametrize("recipe", ["float8_current_scaling", "delayed_scaling"])
@@ -42,6 +48,14 @@ def test_the_reference_meets_every_fact(recipe: str) -> None:
 def test_bad_checks_fail_the_facts_that_are_about_them(fault: Any, expected: set[str]) -> None:
     with fault.apply(ReferenceProvider()) as broken:
         assert set(unmet(broken)) == expected
+
+
+def test_answers_that_are_kept_for_the_process_are_not_asked_to_follow() -> None:
+    with STALE.apply(ReferenceProvider()) as broken:
+        broken.features = {"support_check": broken.features["support_check"]}
+        stated = observed(broken)
+    assert {fact.name for fact in stated if fact.expected != fact.seen} == set()
+    assert "answers here, after all that" in {fact.name for fact in stated}
 
 
 def test_recorded_graphs_name_what_they_call_and_still_run() -> None:

@@ -171,6 +171,15 @@ def test_a_waiver_for_an_architecture_goes_with_cells_that_may_run_on_it() -> No
     assert matrix.full.cells[0].expect.waivers[0].when == (("arch", ("sm90",)),)
 
 
+def test_a_waiver_for_programs_of_a_case_goes_with_those() -> None:
+    waiver = "{kind: xfail, when: {case: %s, variant: %s}, reason: r, owner: o, expires: 2030-01-01}"
+    several, one = waiver % ("[stack, disabled]", "[whole, inside]"), waiver % ("disabled", "around")
+    text = f"include: [{{recipe: {MX}, case: [stack, disabled]}}]\nwaivers: [{several}, {one}]\n"
+    waived = {cell.axes.variant: cell.expect.waivers for cell in load(text).full.cells if cell.expect.waivers}
+    assert {variant: len(held) for variant, held in waived.items()} == {"whole": 1, "inside": 1, "around": 1}
+    assert waived["around"][0].when == (("case", ("disabled",)), ("variant", ("around",)))
+
+
 def test_a_waiver_carries_all_of_its_entry() -> None:
     waiver = (
         "{kind: xfail, when: {recipe: [mxfp8_block_scaling, nvfp4_block_scaling], fullgraph: true},"

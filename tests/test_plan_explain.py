@@ -371,6 +371,17 @@ WAIVERS = {
         GOOD + "waivers:\n" + WAIVER.replace("nesting: flat", "arch: host"),
         ["4:30: a waiver names the architecture that 'host' turns out to be: cpu, sm90, …, never host"],
     ),
+    "case and variant of a waiver": (
+        GOOD + "waivers:\n" + WAIVER.replace("nesting: flat", "case: toy_liner, variant: hole"),
+        [
+            "4:30: unknown case 'toy_liner' (did you mean toy_linear?)",
+            "4:50: unknown variant 'hole' (did you mean whole?)",
+        ],
+    ),
+    "unknown cases in a waiver": (
+        GOOD + "waivers:\n" + WAIVER.replace("nesting: flat", "case: [stack, disabled]"),
+        ["4:31: unknown case 'stack': one of toy_linear, mlp", "4:38: unknown case 'disabled': one of toy_linear, mlp"],
+    ),
     "no cell on any machine": (
         axis("arch: [sm90, cpu]") + "waivers:\n" + WAIVER.replace("nesting: flat", "arch: sm89"),
         ["4:3: this waiver matches no cell on any machine: no cell has arch sm89; there is sm90, cpu"],

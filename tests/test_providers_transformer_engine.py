@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -371,13 +372,12 @@ def test_a_layer_under_torchs_autocast_computes_in_its_dtype(provider: Transform
 def test_the_librarys_checkpoint_is_offered_where_it_has_one(
     provider: TransformerEngineProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "checkpoint" not in provider.features
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        te_stack.module("pytorch"), "checkpoint", lambda function, *args, **kw: calls.append(kw), raising=False
-    )
+    monkeypatch.setattr(te_stack.module("pytorch"), "checkpoint", lambda function, *args, **kw: calls.append(kw))
     provider.features["checkpoint"](torch.relu, batch())
     assert calls == [{"use_reentrant": False}]
+    monkeypatch.delattr(te_stack.module("pytorch"), "checkpoint")
+    assert "checkpoint" not in provider.features
 
 
 # ---- features beyond the protocol ----------------------------------------------------------------------------------
@@ -387,7 +387,20 @@ def test_features_are_the_librarys_own_functions(provider: TransformerEngineProv
     ask, check = provider.features["first_module"], provider.features["support_check"]
     with provider.autocast(enabled=True, recipe=provider.recipe(CURRENT)):
         assert [ask(), ask()] == [True, False]
+    assert provider.features["layers_claim_first"]("delayed_scaling")
+    assert not provider.features["layers_claim_first"]("float8_current_scaling")
+    assert "answers_follow_arch" not in provider.features
     with provider.pretend("sm90"):
         assert check("float8_current_scaling")[0] is True
         available, reason = check("mxfp8_block_scaling")
     assert (available, bool(reason)) == (False, True)
+
+
+def test_how_often_a_region_can_be_entered_follows_from_what_autocast_is(
+    provider: TransformerEngineProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "reusable_autocast" in provider.features
+    assert "decorating_autocast" not in provider.features
+    monkeypatch.setattr(te_stack.module("pytorch"), "autocast", contextmanager(lambda **given: iter([None])))
+    assert "decorating_autocast" in provider.features
+    assert "reusable_autocast" not in provider.features

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_product_fault
 from harness.providers.protocol import Provider
 
 
@@ -28,9 +29,14 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
+def _te_forward_alone(product: str, own: Callable[[], torch.Tensor], plain: Callable[[], torch.Tensor]) -> torch.Tensor:
+    return own() if product == "fprop" else plain()
+
+
 FAULT = Fault(
     name="bf16_backward",
     breaks="FP8 in the forward pass alone",
     caught_by="fp8.gemms",
-    apply=_apply,
+    apply=by_provider(_apply, te_product_fault(_te_forward_alone)),
+    providers=BOTH,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_product_fault
 from harness.providers.protocol import Provider
 
 
@@ -28,10 +29,19 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
+def _te_plain(product: str, own: Callable[[], torch.Tensor], plain: Callable[[], torch.Tensor]) -> torch.Tensor:
+    from harness.providers import te_tap
+
+    if te_tap.active():  # what the tap is to show
+        own()
+    return plain()
+
+
 FAULT = Fault(
     name="bf16_products",
     breaks="bf16 GEMMs in place of FP8 ones",
     caught_by="fp8.gemms",
-    apply=_apply,
+    apply=by_provider(_apply, te_product_fault(_te_plain)),
     report="pytorch/torchtitan#3990",
+    providers=BOTH,
 )

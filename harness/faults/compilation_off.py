@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH
 from harness.providers.protocol import Provider
 
 
@@ -23,4 +24,5 @@ FAULT = Fault(
     caught_by="compile.captured",
     apply=_apply,
     report="pytorch/pytorch#161790",
+    providers=BOTH,
 )

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.faults.fault import Fault
-from harness.providers.protocol import Provider
+from harness.faults.seams import BOTH, layer_fault
+
+if TYPE_CHECKING:
+    import torch
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    from harness.faults.patching import patched
-    from harness.fp8 import ToyLinear
-
-    forward = ToyLinear.forward
+def _counting(forward: Any) -> Any:
     calls = {"count": "|"}
 
-    def counting(self: ToyLinear, x: torch.Tensor) -> torch.Tensor:
+    def counting(self: Any, x: torch.Tensor) -> Any:
         calls["count"] = calls["count"] + "|"
         return forward(self, x)
 
-    with patched(ToyLinear, "forward", counting):
-        yield provider
+    return counting
 
 
 FAULT = Fault(
     name="counting_state",
     breaks="each call recompiles, until the recompile limit ends compilation",
     caught_by="compile.steady",
-    apply=_apply,
+    apply=layer_fault(_counting),
     report="pytorch/pytorch#128319",
     where={"fullgraph": False},
+    providers=BOTH,
 )

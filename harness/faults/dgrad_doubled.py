@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_product_fault
 from harness.providers.protocol import Provider
 
 
@@ -26,10 +27,15 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
+def _te_doubled(product: str, own: Callable[[], torch.Tensor], plain: Callable[[], torch.Tensor]) -> torch.Tensor:
+    return own() * 2 if product == "dgrad" else own()
+
+
 FAULT = Fault(
     name="dgrad_doubled",
     breaks="the input gradient is scaled twice",
     caught_by="numerics.program",
-    apply=_apply,
+    apply=by_provider(_apply, te_product_fault(_te_doubled)),
     report="pytorch/ao#4187",
+    providers=BOTH,
 )

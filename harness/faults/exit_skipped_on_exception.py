@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.faults.fault import Fault
 from harness.faults.patching import autocast_fault
+from harness.faults.seams import BOTH, by_provider, te_region_fault
 
 
 @contextmanager
@@ -21,10 +22,22 @@ def _autocast(enabled: bool = True, recipe: Any = None) -> Iterator[None]:
     FP8GlobalStateManager.autocast_exit(enabled, _graph=False)
 
 
+def _te_region(autocast: Any, manager: Any) -> Any:
+    del manager
+
+    class Unguarded(autocast):  # type: ignore[misc]
+        def __exit__(self, exc_type: object, *exc_info: object) -> None:
+            if exc_type is None:
+                super().__exit__(exc_type, *exc_info)
+
+    return Unguarded
+
+
 FAULT = Fault(
     name="exit_skipped_on_exception",
     breaks="an exception inside a region leaves FP8 enabled",
     caught_by="state.unchanged",
-    apply=autocast_fault(_autocast),
+    apply=by_provider(autocast_fault(_autocast), te_region_fault(_te_region)),
     report="pytorch/pytorch#195488",
+    providers=BOTH,
 )

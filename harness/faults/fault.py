@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.faults.elsewhere import ONLY_REFERENCE
+
 if TYPE_CHECKING:
     from harness.providers.protocol import Provider
 
@@ -20,6 +22,7 @@ class Fault:
     ``where`` holds the axis values of the cell that must show it, as a matrix writes them ({"case": "checkpoint",
     "variant": "around"}); what it leaves out is that of the usual cell (toy_linear, float8_current_scaling, nested,
     aot_eager, fullgraph). ``needs`` is what a machine must have for the fault to do anything: "cuda", or "" for any.
+    ``providers`` are those of which it breaks anything; on another one the plan refuses it (harness.faults.elsewhere).
     """
 
     name: str
@@ -29,3 +32,4 @@ class Fault:
     report: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
+    providers: tuple[str, ...] = ONLY_REFERENCE

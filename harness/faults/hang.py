@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.faults.fault import Fault
-from harness.providers.protocol import Provider
+from harness.faults.seams import BOTH, layer_fault
+
+if TYPE_CHECKING:
+    import torch
 
 FOREVER = 3600.0
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    from harness.faults.patching import patched
-    from harness.fp8 import ToyLinear
+def _sleeping(forward: Any) -> Any:
+    del forward
 
-    def sleep(self: ToyLinear, x: torch.Tensor) -> torch.Tensor:
+    def sleep(self: Any, x: torch.Tensor) -> torch.Tensor:
         time.sleep(FOREVER)
         return x
 
-    with patched(ToyLinear, "forward", sleep):
-        yield provider
+    return sleep
 
 
-FAULT = Fault(name="hang", breaks="a call that never ends", caught_by="run.timeout", apply=_apply)
+FAULT = Fault(
+    name="hang",
+    breaks="a call that never ends",
+    caught_by="run.timeout",
+    apply=layer_fault(_sleeping),
+    providers=BOTH,
+)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_region_fault
 from harness.providers.protocol import Provider
 
 
@@ -25,10 +27,21 @@ def _apply(provider: Provider) -> Iterator[Provider]:
     FP8GlobalStateManager.reset()
 
 
+def _te_region(autocast: Any, manager: Any) -> Any:
+    class Leaky(autocast):  # type: ignore[misc]
+        def __exit__(self, *exc_info: object) -> None:
+            enabled = manager.quantization_state.fp8_enabled
+            super().__exit__(*exc_info)
+            manager.quantization_state.fp8_enabled = enabled or manager.quantization_state.fp8_enabled
+
+    return Leaky
+
+
 FAULT = Fault(
     name="leaky_exit",
     breaks="FP8 stays enabled after a region was left",
     caught_by="state.unchanged",
-    apply=_apply,
+    apply=by_provider(_apply, te_region_fault(_te_region)),
     report="NVIDIA/TransformerEngine#187",
+    providers=BOTH,
 )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_region_fault
 from harness.providers.protocol import Provider
 
 
@@ -27,10 +28,20 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
+def _te_region(autocast: Any, manager: Any) -> Any:
+    def inheriting(enabled: bool = True, recipe: Any = None) -> Any:
+        state = manager.quantization_state
+        inside = enabled and state.autocast_depth > 0 and state.fp8_recipe is not None
+        return autocast(enabled=enabled, recipe=state.fp8_recipe if inside else recipe)
+
+    return inheriting
+
+
 FAULT = Fault(
     name="outer_recipe_inside",
     breaks="the outer region's recipe is used inside a nested region",
     caught_by="fp8.recipe_seen",
-    apply=_apply,
+    apply=by_provider(_apply, te_region_fault(_te_region)),
     report="NVIDIA/TransformerEngine#2759",
+    providers=BOTH,
 )

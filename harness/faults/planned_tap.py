@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from harness.faults.fault import Fault
+from harness.faults.seams import BOTH, by_provider, te_product_fault
 from harness.providers.protocol import Provider
 
 
@@ -27,9 +28,15 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
+def _te_beside(product: str, own: Callable[[], torch.Tensor], plain: Callable[[], torch.Tensor]) -> torch.Tensor:
+    own()  # what the tap sees
+    return plain()
+
+
 FAULT = Fault(
     name="planned_tap",
     breaks="the program uses a bf16 product while FP8 GEMMs run beside it for show",
     caught_by="numerics.tap",
-    apply=_apply,
+    apply=by_provider(_apply, te_product_fault(_te_beside)),
+    providers=BOTH,
 )

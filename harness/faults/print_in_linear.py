@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.faults.fault import Fault
-from harness.providers.protocol import Provider
+from harness.faults.seams import BOTH, layer_fault
+
+if TYPE_CHECKING:
+    import torch
 
 
-@contextmanager
-def _apply(provider: Provider) -> Iterator[Provider]:
-    from harness.faults.patching import patched
-    from harness.fp8 import ToyLinear
-
-    forward = ToyLinear.forward
-
-    def noisy(self: ToyLinear, x: torch.Tensor) -> torch.Tensor:
+def _noisy(forward: Any) -> Any:
+    def noisy(self: Any, x: torch.Tensor) -> Any:
         print(end="")
         return forward(self, x)
 
-    with patched(ToyLinear, "forward", noisy):
-        yield provider
+    return noisy
 
 
 FAULT = Fault(
     name="print_in_linear",
     breaks="a graph break inside the region: the frame around it runs eagerly",
     caught_by="compile.eager_frames",
-    apply=_apply,
+    apply=layer_fault(_noisy),
     report="pytorch/pytorch#150477",
     where={"fullgraph": False},
+    providers=BOTH,
 )

@@ -8,6 +8,7 @@ import torch
 
 from harness.faults.fault import Fault
 from harness.faults.quantising import quantiser_fault
+from harness.faults.seams import BOTH, by_provider, te_scale_fault
 from harness.fp8.quantizer import Quantized
 
 
@@ -19,5 +20,6 @@ FAULT = Fault(
     name="scale_doubled",
     breaks="every decode scale is doubled",
     caught_by="numerics.scales",
-    apply=quantiser_fault(_change),
+    apply=by_provider(quantiser_fault(_change), te_scale_fault(lambda scale: scale * 2)),
+    providers=BOTH,
 )

@@ -11,6 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from harness.faults import FAULTS, path_of
+from harness.faults.elsewhere import ELSEWHERE, ONLY_REFERENCE, works_on
 from harness.plan.nearest import quoted, unknown
 from harness.plan.recipes import RECIPE_MODELS, Named, Strict
 from harness.plan.scalars import describe, problem
@@ -76,6 +77,9 @@ def read_provider(value: object) -> Spec:
             raise located(message, ("name",), name, near)
         if fault in faults[:position]:
             raise located(f"fault {quoted(fault)} is named twice", ("name",), name)
+        if fault in FAULTS and not works_on(fault, base):
+            there = ", ".join(ELSEWHERE.get(fault, ONLY_REFERENCE))
+            raise located(f"fault {quoted(fault)} breaks nothing of {base}: it works on {there}", ("name",), name)
     return _as_spec(PROVIDER_MODELS.get(base, ProviderSettings).model_validate(mapping))
 
 

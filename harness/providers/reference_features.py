@@ -69,6 +69,8 @@ FEATURES: Mapping[str, Callable[..., Any]] = {
     "checkpoint": _checkpoint,
     "cached_linear": _cached_linear,
     "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
+    "decorating_autocast": fp8.autocast,
+    "answers_follow_arch": support.pretend,
     "capturing_autocast": functools.partial(fp8.autocast, _graph=True),
     "skip_weight_update": fp8.FP8GlobalStateManager.set_skip_fp8_weight_update_tensor,
     "recipe_keys": recipe_keys,

@@ -9,6 +9,11 @@ from typing import Any
 from harness.providers import te_recipes, te_stack, te_support
 
 
+def _layers_claim_first(recipe_name: str) -> bool:
+    """Layers ask for the first-module flag: the one that has it updates the gradients' scales (te_linear)."""
+    return recipe_name == "delayed_scaling"
+
+
 def features() -> Mapping[str, Callable[..., Any]]:
     """The library's own functions under the harness's names. The module is found here, outside of traced code."""
     quantization = te_stack.module("pytorch.quantization")
@@ -22,11 +27,16 @@ def features() -> Mapping[str, Callable[..., Any]]:
         answer: tuple[bool, str] = question(return_reason=True)
         return answer
 
+    autocast = te_stack.module("pytorch").autocast
     offered: dict[str, Callable[..., Any]] = {
         "first_module": first_module,
         "support_check": support_check,
         "recipe_keys": te_recipes.keys_of,
         "default_recipe": te_support.default_recipe,
+        "layers_claim_first": _layers_claim_first,
+        # Support answers are kept for the process, in eager code as in compiled: no answers_follow_arch.
+        # A generator's regions are decorators and can be entered once; those of a class (2.20) the other way about.
+        "reusable_autocast" if isinstance(autocast, type) else "decorating_autocast": autocast,
     }
     checkpoint = getattr(te_stack.module("pytorch"), "checkpoint", None)
     if checkpoint is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,7 +27,29 @@ class DelayedScale:
         self.text = te_recipes.note(recipe)
         self.quantizers = te_ops.quantizers_of(recipe, forward, backward)
         self._meta = {"scaling_fwd": forward, "scaling_bwd": backward, "recipe": recipe, "fp8_group": group}
+        self._manager = manager
+        self._checkpoints = te_stack.module("pytorch.distributed")
         manager.add_fp8_tensors_to_global_buffer(self._meta)
+
+    @property
+    def recomputes(self) -> bool:
+        """True in the second forward of a checkpointed body."""
+        return bool(self._checkpoints.in_fp8_activation_recompute_phase())
+
+    @contextmanager
+    def of_this_forward(self) -> Iterator[None]:
+        """The scales that a forward must quantise with, as the library's modules arrange it: a checkpointed forward
+        puts them by, its recompute takes them back, and afterwards what has been recorded since is in force again."""
+        if self.recomputes:
+            self._manager.get_old_fp8_meta_tensors_for_recompute(self._meta)
+            try:
+                yield
+            finally:
+                self._manager.restore_fp8_meta_tensors(self._meta)
+            return
+        if self._checkpoints.is_fp8_activation_recompute_enabled():
+            self._manager.copy_forward_fp8_meta_tensors_for_recompute(self._meta)
+        yield
 
 
 def _supported(recipe: Any) -> None:
@@ -91,10 +114,20 @@ class TELinear(torch.nn.Module):
         if self._delayed is None or self._delayed.text != te_recipes.text_of(recipe):
             self._delayed = DelayedScale(recipe, self._manager.get_fp8_group(), self.weight.device)
         trains = torch.is_grad_enabled() and (flat.requires_grad or self.weight.requires_grad)
-        # Transformer Engine's modules ask the same question, of the same flag, under the same condition.
-        first = trains and self._manager.is_first_fp8_module()
-        y: torch.Tensor = _DelayedLinear.apply(flat, self.weight, self._delayed, first)  # type: ignore[no-untyped-call]
+        first = trains and self._claims_first(self._delayed)
+        with self._delayed.of_this_forward():
+            y: torch.Tensor = _DelayedLinear.apply(flat, self.weight, self._delayed, first)  # type: ignore[no-untyped-call]
         return y
+
+    def _claims_first(self, delayed: DelayedScale) -> bool:
+        """Transformer Engine's modules ask the same question, of the same flag, under the same condition; in a
+        recompute they leave the flag as it was."""
+        state = self._manager.quantization_state
+        before = state.is_first_fp8_module
+        first: bool = self._manager.is_first_fp8_module()
+        if delayed.recomputes:
+            state.is_first_fp8_module = before
+        return first
 
 
 class _DelayedLinear(torch.autograd.Function):

@@ -73,7 +73,15 @@ def quantised(tensor: torch.Tensor, quantizer: Any) -> Any:
 
 
 def fprop(x: torch.Tensor, weight: torch.Tensor, text: str, quantizers: Quantizers) -> tuple[torch.Tensor, Any, Any]:
-    """x (M, K) @ weight (N, K).T in the dtype of x; beside it input and weight as a backward wants them."""
+    """x (M, K) @ weight (N, K).T in the dtype of x; beside it input and weight as a backward wants them.
+
+    Raises:
+        ValueError: dimensions that Transformer Engine's modules refuse. They ask before they quantise; its functional
+            linear doesn't, and cuBLASLt would refuse some of them in its own words and take others.
+    """
+    dimensions_taken = te_stack.module("pytorch.utils").assert_dim_for_fp8_exec
+    for tensor in (x, weight):
+        dimensions_taken(tensor)
     functional = te_stack.module("pytorch.ops.basic.basic_linear").BasicLinear._functional_forward
     with te_tap.computing(Product(text, "fprop", Source("input", x), Source("weight", weight), weight)):
         y, x_quantised, w_quantised = functional(

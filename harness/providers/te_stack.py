@@ -31,6 +31,9 @@ NEEDED = (
     ("transformer_engine.pytorch.ops.basic.basic_linear", "BasicLinear._functional_forward"),
     ("transformer_engine.pytorch.ops.basic.basic_linear", "BasicLinear._functional_backward"),
     ("transformer_engine.pytorch.ops.basic.basic_linear", "general_gemm"),
+    ("transformer_engine.pytorch.distributed", "in_fp8_activation_recompute_phase"),
+    ("transformer_engine.pytorch.distributed", "is_fp8_activation_recompute_enabled"),
+    ("transformer_engine.pytorch.utils", "assert_dim_for_fp8_exec"),
     ("transformer_engine.common.recipe", "Recipe"),
 )
 

@@ -15,6 +15,9 @@ from harness.providers import te_stack, te_support, te_tap
 # recipe joins at its first region. Their growth is no leak of a region, their consistency is compared.
 _REGISTERS = ("global_amax_buffer", "global_amax_history_buffer", "global_scale_buffer")
 _ARGUMENTS = "autocast_arguments"
+# One queue for each module that a checkpoint has run, whose place in the list the module remembers. The first of them
+# makes a list of its own.
+_STASHES = "fp8_tensors_recompute_buffer"
 # State beside the singleton, which its reset forgets.
 _RECOMPUTE_FLAGS = ("_IN_ACTIVATION_RECOMPUTE_REGION", "_ACTIVATION_RECOMPUTE_PHASE")
 
@@ -25,9 +28,11 @@ def snapshot() -> Mapping[str, Any]:
     taken: dict[str, Any] = {"state.id": id(state)}
     for item in dataclasses.fields(state):
         value = getattr(state, item.name)
-        if item.name not in (*_REGISTERS, _ARGUMENTS):
+        if item.name == _STASHES:
+            taken[f"state.{item.name}.waiting"] = sum(map(len, value))
+        elif item.name not in (*_REGISTERS, _ARGUMENTS):
             taken[f"state.{item.name}"] = comparable(value)
-        if isinstance(value, (dict, list)):
+        if isinstance(value, (dict, list)) and item.name != _STASHES:
             taken[f"state.{item.name}.id"] = id(value)
     taken["state.registers"] = register_faults(state)
     distributed = te_stack.module("pytorch.distributed")
@@ -46,12 +51,15 @@ def reset() -> None:
 
     Transformer Engine's own ``FP8GlobalStateManager.reset`` puts a new singleton in place of the old, which held
     references and compiled graphs don't follow; it is not used. A pretended architecture stays in force, and so does
-    the register of recipes, which no later region depends on.
+    the register of recipes, which no later region depends on. Stashes of checkpoints are emptied, not taken away.
     """
     state = _state()
     for item in dataclasses.fields(state):
         value = getattr(state, item.name)
-        if isinstance(value, (dict, list)):
+        if item.name == _STASHES:
+            for stash in value:
+                stash.clear()
+        elif isinstance(value, (dict, list)):
             if item.name != _ARGUMENTS:
                 value.clear()
         elif item.default is not dataclasses.MISSING:

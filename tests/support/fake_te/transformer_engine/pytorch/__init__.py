@@ -1,3 +1,4 @@
+from transformer_engine.pytorch.distributed import checkpoint
 from transformer_engine.pytorch.quantization import autocast
 
-__all__ = ["autocast"]
+__all__ = ["autocast", "checkpoint"]

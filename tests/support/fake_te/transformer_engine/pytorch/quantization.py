@@ -1,5 +1,6 @@
 """State of the regions, capability checks, and the states from which quantizers are made."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +65,7 @@ class State:
     global_amax_history_buffer: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     global_scale_buffer: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     autocast_arguments: dict[str, Any] = field(default_factory=dict)
+    fp8_tensors_recompute_buffer: list[Any] = field(default_factory=list)
 
 
 class FP8GlobalStateManager:
@@ -96,9 +98,30 @@ class FP8GlobalStateManager:
         for direction in ("forward", "backward"):
             made = meta["scaling_fwd" if direction == "forward" else "scaling_bwd"]
             key = f"{direction}_{meta['recipe']}"
-            state.global_amax_buffer.setdefault(key, []).append(made.history[0])
-            state.global_amax_history_buffer.setdefault(key, []).append(made.history)
+            state.global_amax_buffer.setdefault(key, []).append(made.amax_history[0])
+            state.global_amax_history_buffer.setdefault(key, []).append(made.amax_history)
             state.global_scale_buffer.setdefault(key, []).append(made.scale)
+
+    @classmethod
+    def copy_forward_fp8_meta_tensors_for_recompute(cls, meta: dict[str, Any]) -> None:
+        buffer, made = cls.quantization_state.fp8_tensors_recompute_buffer, meta["scaling_fwd"]
+        if "place" not in meta:
+            meta["place"] = len(buffer)
+            buffer.append(deque())
+        buffer[meta["place"]].append((made.amax_history.clone(), made.scale.clone()))
+
+    @classmethod
+    def get_old_fp8_meta_tensors_for_recompute(cls, meta: dict[str, Any]) -> None:
+        made = meta["scaling_fwd"]
+        meta["since"] = made.amax_history.clone(), made.scale.clone()
+        stashed = cls.quantization_state.fp8_tensors_recompute_buffer[meta["place"]].popleft()
+        made.amax_history.copy_(stashed[0])
+        made.scale.copy_(stashed[1])
+
+    @staticmethod
+    def restore_fp8_meta_tensors(meta: dict[str, Any]) -> None:
+        meta["scaling_fwd"].amax_history.copy_(meta["since"][0])
+        meta["scaling_fwd"].scale.copy_(meta["since"][1])
 
     @classmethod
     def reduce_and_update_fp8_tensors(cls, forward: bool) -> None:
@@ -152,7 +175,7 @@ class RecipeState:
         self.recipe, self.forward, self.count = recipe, forward, count
         if recipe.delayed():
             self.scale = torch.ones(count)
-            self.history = torch.zeros(recipe.amax_history_len, count)
+            self.amax_history = torch.zeros(recipe.amax_history_len, count)
 
     @staticmethod
     def create(recipe: Any, *, mode: str, num_quantizers: int, device: torch.device) -> "RecipeState":
@@ -162,7 +185,7 @@ class RecipeState:
         dtype = dtype_of(self.recipe, self.forward)
         if self.recipe.delayed():
             slots = range(self.count)
-            return [PerTensorQuantizer(dtype, self.scale[i : i + 1], self.history[:, i]) for i in slots]
+            return [PerTensorQuantizer(dtype, self.scale[i : i + 1], self.amax_history[:, i]) for i in slots]
         if self.recipe.float8_current_scaling():
             return [PerTensorQuantizer(dtype) for _ in range(self.count)]
         roles = ("fp8_quant_fwd_inp", "fp8_quant_fwd_weight") if self.forward else ("fp8_quant_bwd_grad",)
