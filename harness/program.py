@@ -25,7 +25,8 @@ class CaseContext:
 
     ``provider`` is the FP8 implementation under test *or* the judge's oracle: the same builder makes both programs,
     so a case never describes its arithmetic twice. ``told``: what the provider under test says of itself, as plain
-    values (:attr:`Case.asks`); the oracle's program gets the same.
+    values (:attr:`Case.asks`); the oracle's program gets the same. ``library()``: all of the state of the library
+    under test (:meth:`Provider.snapshot`), on the oracle too. ``origin``: where the matrix names the program.
     """
 
     provider: ProgramProvider
@@ -34,6 +35,8 @@ class CaseContext:
     device: torch.device
     dtype: torch.dtype
     told: Mapping[str, Any] = field(default_factory=dict)
+    library: Callable[[], Mapping[str, Any]] = dict
+    origin: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ import torch
 from harness.data import draw
 from harness.layout import laid_out_like
 from harness.observe.sites import frames_of, innermost, site
+from harness.observe.state import diff, freeze
+from harness.observe.types import StateDiff
+from harness.plan.nearest import nearest
 from harness.program import CaseContext, Expects, NoOracle, Program, Step
 from harness.registry import LoadError
 
@@ -48,20 +52,22 @@ def load_target(target: str) -> Callable[..., Any]:
     module_name, _, attribute = target.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # a user's file may raise anything at import
+    except (Exception, SystemExit) as error:  # a user's file may raise anything at import, and may be a script
         raise LoadError(_import_message(target, module_name, error)) from error
     where = getattr(found, "__file__", None) or module_name
     for part in attribute.split("."):
         try:
             found = getattr(found, part)
         except AttributeError as error:
-            raise LoadError(f"target {target}: {where} has no {attribute}") from error
+            near = nearest(part, [name for name in dir(found) if not name.startswith("_")])
+            hint = f" (did you mean {near}?)" if near else ""
+            raise LoadError(f"target {target}: {where} has no {attribute}{hint}") from error
     if not callable(found):
         raise LoadError(f"target {target}: {where} has {attribute}, but it can't be called ({type(found).__name__})")
     return found  # type: ignore[no-any-return]
 
 
-def _import_message(target: str, module_name: str, error: Exception) -> str:
+def _import_message(target: str, module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
         places = "neither installed, nor in the working directory, nor beside the matrix"
         return f"target {target}: no module named {error.name!r}: {places}"
@@ -81,7 +87,8 @@ def build_target(ctx: CaseContext) -> Program:
         Exception: whatever the user's code raises.
     """
     make = load_target(ctx.axes.target)
-    name = f"target {ctx.axes.target} ({_place(make)})"
+    named = f", named at {ctx.origin}" if ctx.origin else ""
+    name = f"target {ctx.axes.target} ({_place(make)}{named})"
     takes_context = _takes_context(make, name)
     on_oracle = not hasattr(ctx.provider, "supports")
     if on_oracle and not takes_context:
@@ -90,6 +97,7 @@ def build_target(ctx: CaseContext) -> Program:
     program = made if isinstance(made, Program) else _wrapped(made, ctx, name)
     if on_oracle:
         _check_on_oracle(program.model, ctx)
+        return replace(program, drive=_in_regions_of_the_oracle(program, ctx))
     return program
 
 
@@ -126,7 +134,7 @@ def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
     """``(module, inputs)`` as a program: the module called in a region of the cell's recipe, in compiled code."""
     if not (isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
         raise TargetError(f"{name}: must return a Program or (module, inputs), not {_described(made)}")
-    module: torch.nn.Module = made[0].to(ctx.device)
+    module: torch.nn.Module = _on_device(made[0], ctx.device)
     inputs, exact = _inputs(made[1], ctx, name)
     autocast = ctx.provider.autocast
 
@@ -135,11 +143,7 @@ def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
             return module(*tensors)  # type: ignore[no-any-return]
 
     def drive(step: Step) -> torch.Tensor:
-        output: Any = step.forward(step.recipes, *step.inputs)
-        if not isinstance(output, torch.Tensor):
-            more = "return a Program, whose forward picks one of them"
-            raise TargetError(f"{name}: its module returned {_described(output)}, one tensor is needed: {more}")
-        return output
+        return _one_tensor(step.forward(step.recipes, *step.inputs), name)
 
     return Program(
         model=module,
@@ -150,6 +154,27 @@ def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
         drive=drive,
         exact_inputs=exact,
     )
+
+
+def _one_tensor(output: Any, name: str) -> torch.Tensor:
+    """What a module returned, where it can be judged.
+
+    Raises:
+        TargetError: it is several tensors or none, or has no values that carry a gradient.
+    """
+    if not isinstance(output, torch.Tensor):
+        more = "return a Program, whose forward picks one of them"
+        raise TargetError(f"{name}: its module returned {_described(output)}, one tensor is needed: {more}")
+    if not output.is_floating_point() or output.numel() == 0:
+        what = f"{str(output.dtype).removeprefix('torch.')} tensor of shape {tuple(output.shape)}"
+        raise TargetError(f"{name}: its module returned a {what}, floating-point values are needed")
+    return output
+
+
+def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """Moved only where it has to be: fake tensors of a traced cell, which others refer to, can't be swapped."""
+    tensors = (*module.parameters(), *module.buffers())
+    return module.to(device) if any(tensor.device.type != device.type for tensor in tensors) else module
 
 
 def _inputs(given: Any, ctx: CaseContext, name: str) -> tuple[Inputs, bool]:
@@ -176,12 +201,27 @@ def _inputs(given: Any, ctx: CaseContext, name: str) -> tuple[Inputs, bool]:
 
 
 def _called(given: Callable[[torch.Generator], Any], name: str) -> Inputs:
+    """The user's function, held to what it must return.
+
+    Raises:
+        TargetError: it can't be called with a generator.
+    """
+    why = ""
+    try:
+        inspect.signature(given).bind(torch.Generator())
+    except TypeError as error:
+        why = str(error)
+    except ValueError:  # written in C, without a signature
+        why = ""
+    if why:  # outside of the handler: the root of a chain is what a report shows
+        raise TargetError(f"{name}: its inputs function is called with a torch.Generator: {why}")
+
     def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         drawn = given(generator)
-        tensors = (drawn,) if isinstance(drawn, torch.Tensor) else tuple(drawn)
-        if not all(isinstance(one, torch.Tensor) for one in tensors):
+        tensors = (drawn,) if isinstance(drawn, torch.Tensor) else drawn
+        if not isinstance(tensors, (tuple, list)) or not all(isinstance(one, torch.Tensor) for one in tensors):
             raise TargetError(f"{name}: its inputs function must return tensors, not {_described(drawn)}")
-        return tensors
+        return tuple(tensors)
 
     return make_inputs
 
@@ -207,3 +247,32 @@ def _check_on_oracle(model: torch.nn.Module, ctx: CaseContext) -> None:
         if parameter.is_floating_point() and parameter.dtype != ctx.dtype:
             dtype = str(parameter.dtype).removeprefix("torch.")
             raise NoOracle(f"{ctx.axes.target}: parameter {name} is {dtype}, whatever ctx.dtype says")
+
+
+def _in_regions_of_the_oracle(program: Program, ctx: CaseContext) -> Callable[[Step], torch.Tensor]:
+    """The program's drive, which raises NoOracle where a layer ran while the library under test was in another state
+    than before the step: then a region of the library's own was open, which the oracle knows nothing of."""
+    found: list[StateDiff] = []
+    before: dict[str, Any] = {}
+
+    def state() -> dict[str, Any]:
+        return {key: freeze(value) for key, value in ctx.library().items()}
+
+    def look(module: torch.nn.Module, inputs: Any) -> None:
+        del module, inputs
+        found.extend(() if found else diff(before, state(), "in a layer"))
+
+    for module in program.model.modules():
+        if getattr(module, "provider", None) is ctx.provider:
+            module.register_forward_pre_hook(look)
+
+    def drive(step: Step) -> torch.Tensor:
+        before.update(state())
+        try:
+            return program.run(step)
+        finally:
+            if found:  # whatever the program made of it
+                instead = "open regions with ctx.provider.autocast, given recipes of ctx.provider.recipe"
+                raise NoOracle(f"{ctx.axes.target} opens a region with the library's own autocast: {instead}")
+
+    return drive

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,130 @@ def high_precision():
 def raises():
     raise ValueError("no such size")
 """
+MORE = """
+import random
+import torch
+from torch.nn import functional as F
+from harness import fp8
+from harness.fp8 import ToyLinear
+
+class Model(torch.nn.Module):
+    def __init__(self, function, **modules):
+        super().__init__()
+        self.function = function
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+def x():
+    return torch.zeros(128, 128, dtype=torch.bfloat16, requires_grad=True)
+
+def linear(ctx, out=128):
+    return ctx.provider.linear(128, out, bias=True, dtype=ctx.dtype, device=ctx.device)
+
+def own():
+    return ToyLinear(128, 128)
+
+# Equal calls
+def twice(ctx):
+    return Model(lambda m, x: m.a(x) + m.b(m.a(x)) + m.b(m.a(x.contiguous())), a=linear(ctx), b=linear(ctx)), x()
+
+def twice_alone():
+    return Model(lambda m, x: m.a(x) + m.a(x), a=own()), x()
+
+def constant():
+    return Model(lambda m, x: (m.a(x), torch.ones_like(x))[1], a=own()), x()
+
+# Random numbers
+def dropout(ctx):
+    return torch.nn.Sequential(torch.nn.Dropout(0.1), linear(ctx), torch.nn.Dropout(0.2)), x()
+
+def dropout_off(ctx):
+    return dropout(ctx)[0].eval(), x()
+
+def draws_in_python():
+    return Model(lambda m, x: m.a(x) * (1 + random.random()), a=own()), x()
+
+def doubled(model, x):
+    y = F.dropout(model.a(x), 0.5)
+    return 2 * y if torch.compiler.is_compiling() else y
+
+def draws_and_differs():
+    return Model(doubled, a=own()), x()
+
+def drawn_buffer(ctx):
+    model = Model(lambda m, x: m.a(x) + m.n, a=linear(ctx))
+    model.register_buffer("n", torch.randn(128, dtype=ctx.dtype))
+    return model, x()
+
+def averages(model, x):
+    y = model.a(x)
+    with torch.no_grad():
+        model.n.mul_(0.9).add_(y.mean(0))
+    return y + model.n
+
+def stateful(ctx):
+    model = Model(averages, a=linear(ctx))
+    model.register_buffer("n", torch.zeros(128, dtype=ctx.dtype))
+    return model, x()
+
+# What the oracle doesn't know
+def mixed(ctx):
+    return Model(lambda m, x: m.b(m.a(x)), a=linear(ctx), b=ToyLinear(128, 128, dtype=ctx.dtype)), x()
+
+def off_inside(model, x):
+    with fp8.autocast(enabled=False):
+        y = model.a(x)
+    return model.a(y)
+
+def own_region(ctx):
+    return Model(off_inside, a=linear(ctx)), x()
+
+def bfloat16_only(ctx):
+    def forward(model, x):
+        assert x.dtype == torch.bfloat16, "bfloat16 only"
+        return model.a(x)
+    return Model(forward, a=linear(ctx)), x()
+
+def tied(ctx):
+    embedding, head = torch.nn.Embedding(256, 128, dtype=ctx.dtype), linear(ctx, 256)
+    head.weight = embedding.weight
+    return Model(lambda m, i: m.h(m.a(m.e(i))), a=linear(ctx), h=head, e=embedding), torch.arange(128) % 64
+
+# Results
+def single_precision(ctx):
+    return Model(lambda m, x: m.a(x).float(), a=linear(ctx)), x()
+
+def no_gradient(ctx):
+    return Model(lambda m, x: m.a(x).detach(), a=linear(ctx)), x()
+
+def pair(ctx):
+    return Model(lambda m, x: (m.a(x), x), a=linear(ctx)), x()
+
+# FP8 now and then
+def at_first(model, x):
+    if model.first:
+        model.first = False
+        return model.a(x)
+    return F.linear(x, model.a.weight, model.a.bias)
+
+def only_at_first():
+    model = Model(at_first, a=own())
+    model.first = True
+    return model, x()
+
+def fallback(model, x):
+    try:
+        return model.a(x)
+    except Exception:
+        return F.linear(x, model.b.weight)
+
+def swallows():
+    model = Model(fallback, a=ToyLinear(120, 128), b=torch.nn.Linear(120, 128, dtype=torch.bfloat16))
+    return model, torch.zeros(128, 120, dtype=torch.bfloat16)
+"""
 MATRIX = """
 schema_version: 1
 defaults: {backend: eager}
@@ -58,16 +184,29 @@ include:
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "users_cell_model.py").write_text(MODEL)
+    (tmp_path / "users_more_models.py").write_text(MORE)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "users_cell_model", raising=False)
+    for name in ("users_cell_model", "users_more_models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     look_in([tmp_path])
     return tmp_path
 
 
-def run(attribute: str, *, fullgraph: bool = True) -> CellResult:
-    target = f"users_cell_model:{attribute}"
-    axes = Axes("target", Spec("reference"), Spec("float8_current_scaling"), fullgraph=fullgraph, target=target)
-    return execute_cell(Cell("cell", axes, None, Expectation()))
+def run(
+    attribute: str,
+    *,
+    fullgraph: bool = True,
+    module: str = "users_cell_model",
+    backend: str = "aot_eager",
+    provider: str = "reference",
+    arch: str = "host",
+) -> CellResult:
+    axes = Axes("target", Spec(provider), Spec("float8_current_scaling"), target=f"{module}:{attribute}", arch=arch)
+    return execute_cell(Cell("cell", replace(axes, fullgraph=fullgraph, backend=backend), None, Expectation()))
+
+
+def more(attribute: str, **options: Any) -> CellResult:
+    return run(attribute, module="users_more_models", **options)
 
 
 def checks_of(result: CellResult) -> set[str]:
@@ -145,8 +284,89 @@ def test_workers_find_a_module_beside_the_matrix(beside: Path) -> None:
 
 
 def test_a_target_that_cant_be_imported_stops_the_run_with_its_line(beside: Path) -> None:
-    (beside / "users_cell_model.py").write_text("import torch\ntorch.gone\n")
+    (beside / "users_cell_model.py").write_text("import torch\ntorch.gone\ngood = 1\n")
     done = runner(beside, "good")
     assert done.returncode == 4
-    assert "users_cell_model.py:2: importing users_cell_model raised AttributeError" in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert "mine.yaml:4:35 matrix.target: " in said
+    assert "users_cell_model.py:2: importing users_cell_model raised AttributeError" in said
+    assert "Traceback" not in said
+
+
+def test_a_name_that_is_not_there_is_said_before_anything_starts(beside: Path) -> None:
+    done = runner(beside, "godo")
+    assert done.returncode == 4
+    assert "mine.yaml:4:35: users_cell_model.py has no godo (did you mean good?)" in done.stdout + done.stderr
+    assert not (beside / "report").exists()
+
+
+JUDGED = "numerics.codes"
+
+
+@pytest.mark.parametrize("attribute", ["twice", "dropout_off", "drawn_buffer", "stateful", "tied", "single_precision"])
+def test_unusual_modules_are_judged_by_the_oracle_and_green(beside: Path, attribute: str) -> None:
+    result = more(attribute)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert JUDGED in result.checks
+
+
+@pytest.mark.parametrize(
+    ("attribute", "why"),
+    [
+        ("twice_alone", "takes no context"),
+        ("dropout", "the program draws random numbers, of which the oracle would draw others"),
+        ("mixed", "FP8 layers of users_more_models:mixed that ctx.provider.linear didn't make: b"),
+        ("own_region", "open regions with ctx.provider.autocast, given recipes of ctx.provider.recipe"),
+        ("bfloat16_only", "raised AssertionError on the oracle: bfloat16 only at"),
+    ],
+)
+def test_what_the_oracle_cant_know_is_neither_judged_nor_red(beside: Path, attribute: str, why: str) -> None:
+    result = more(attribute)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert why in result.notes[-1]
+    assert JUDGED not in result.checks
+
+
+@pytest.mark.parametrize(
+    ("attribute", "checks"),
+    [
+        ("constant", {"compile.captured", "fp8.gemms", "fp8.recipe_seen"}),
+        ("draws_and_differs", {"numerics.eager", "numerics.later"}),
+        ("only_at_first", {"compile.recompiles", "fp8.gemms"}),
+        ("swallows", {"error.unexpected"}),
+    ],
+)
+def test_no_unusual_module_is_green_by_accident(beside: Path, attribute: str, checks: set[str]) -> None:
+    result = more(attribute)
+    assert result.verdict is Verdict.FAIL
+    assert checks_of(result) == checks
+
+
+def test_equal_calls_that_run_outside_of_graphs_are_red_all_the_same(beside: Path) -> None:
+    result = more("twice_alone", provider="reference+compilation_off")
+    assert "compile.captured" in checks_of(result)
+    assert "0 of 2 FP8 linear calls" in str(result.findings)
+
+
+def test_equal_calls_are_merged_in_traced_graphs_too(beside: Path) -> None:
+    result = more("twice_alone", arch="sm100")
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
+def test_draws_of_pythons_own_generator_are_seeded_too(beside: Path) -> None:
+    result = more("draws_in_python", fullgraph=False)  # Dynamo breaks the graph there: red, but not for its numbers
+    assert "the program draws random numbers: generator states are not compared" in result.notes
+    assert not {check for check in checks_of(result) if check.startswith("numerics.")}
+
+
+def test_a_module_without_gradients_says_so(beside: Path) -> None:
+    result = more("no_gradient")
+    assert result.verdict is Verdict.PASS
+    assert result.notes[0].endswith("no gradients, so nothing of a backward was judged")
+
+
+def test_what_a_module_returned_is_the_users_mistake_and_said_once(beside: Path) -> None:
+    result = more("pair")
+    assert result.verdict is Verdict.ERROR
+    (finding,) = result.findings
+    assert "its module returned tuple of Tensor, Tensor, one tensor is needed" in finding.got

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.judge.compile_checks import captured
 from harness.judge.fp8_checks import observed
+from harness.judge.state_checks import unexpected
 from harness.judge.verdict import CHECKS, run_checks
 from harness.observe.types import Break, CallSeen, Fact, StateDiff
 from harness.program import Expects
@@ -311,6 +313,7 @@ class TestUnstated:
         run = clean_run()
         bare = replace(run, steps=(replace(run.steps[0], grads={}),))
         assert self.judge(census={"backward_graphs": 0}, compiled=bare) == set()
+        assert observed(judging(expects=self.UNSTATED, compiled=bare)).endswith("nothing of a backward was judged")
 
     def test_the_matrix_can_state_the_graphs(self) -> None:
         two = Expectation(Budgets(graphs=2))
@@ -322,6 +325,34 @@ class TestUnstated:
         assert self.judge(compiled=clean_run(LINEARS[:2])) == {"fp8.recipe_seen"}
         both = {"eager": clean_run((OUTER,)), "compiled": clean_run((OUTER,))}
         assert self.judge(**both) == set()
+
+    def test_products_on_the_same_operands_may_be_merged_by_aot_and_no_others(self) -> None:
+        thrice, once = clean_run((OUTER,) * 3), clean_run((OUTER,))  # the records of a clean run are all on one operand
+        aot, eager = {"backend": "aot_eager"}, {"backend": "eager"}
+        assert self.judge(axes=aot, eager=thrice, compiled=once) == set()
+        assert self.judge(axes=aot, eager=thrice, compiled=clean_run((OUTER,) * 2)) == set()  # by chance
+        assert self.judge(axes=aot, eager=once, compiled=thrice) == {"fp8.recipe_seen"}
+        assert self.judge(axes=eager, eager=thrice, compiled=once) == {"fp8.recipe_seen"}
+        assert self.judge(axes=aot, eager=thrice, compiled=clean_run(())) == {"fp8.recipe_seen"}
+        assert self.judge(axes=aot, eager=clean_run((OUTER, INNER)), compiled=once) == {"fp8.recipe_seen"}
+        moved = [replace(r, a=replace(r.a, source=r.a.source + i)) for i, r in enumerate(thrice.records)]
+        other = replace(thrice, records=tuple(moved))
+        assert self.judge(axes=aot, eager=other, compiled=once) == {"fp8.recipe_seen"}
+        steps = replace(thrice, steps_of_records=tuple(range(9)))  # the same operands in another step
+        assert self.judge(axes=aot, eager=steps, compiled=once) == {"fp8.recipe_seen"}
+
+    def test_calls_that_aot_dropped_are_named_where_none_is_left(self) -> None:
+        census = {"calls": (CallSeen(0, 0),) * 12, "dropped_calls": 2}
+        (finding,) = captured(judging(expects=self.UNSTATED, census=census))
+        assert "AOT dropped 2: does the result depend on them?" in finding.got
+        told = observed(judging(expects=self.UNSTATED, census={"dropped_calls": 2}))
+        assert told.endswith("AOT merged equal FP8 calls or dropped unused ones: 2")
+
+    def test_one_mistake_in_a_users_program_is_told_once(self) -> None:
+        errors = (error("eager"), error("eager"), error("compile"), error("compile", message="another"))
+        own = unexpected(judging(expects=self.UNSTATED, errors=errors, axes={"target": "m:build"}))
+        assert [finding.got for finding in own] == ["RuntimeError: boom", "RuntimeError: another"]
+        assert len(unexpected(judging(errors=errors))) == 3
 
     def test_traced_graphs_hold_some_fp8_call(self) -> None:
         parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None, "evidence": Evidence.TRACED}

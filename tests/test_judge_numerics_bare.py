@@ -124,3 +124,22 @@ def test_where_no_bits_are_owed_differences_are_not_judged() -> None:
 def test_what_was_not_observed_is_not_listed() -> None:
     obs = dataclasses.replace(observations(), compiled=None, later=())
     assert judge_numerics(obs, AXES).checks == ("numerics.finite", "numerics.storage")
+
+
+def test_a_program_that_draws_may_round_otherwise_and_no_more() -> None:
+    near = dataclasses.replace(changed(observations(), "compiled", 1, 2.5), draws=True)  # 0.13 of the norm away
+    verdict = judge_numerics(near, AXES)
+    assert verdict.findings == ()
+    assert "with the same draws, to within 0.25 of each tensor's norm" in verdict.notes[0]
+    (finding,) = judge_numerics(dataclasses.replace(near, draws=False), AXES).findings
+    assert finding.got == "1 of 4 elements differ"
+    for value in (3.5, math.nan):
+        far = dataclasses.replace(changed(observations(), "compiled", 1, value), draws=True)
+        assert "numerics.eager" in {finding.check for finding in judge_numerics(far, AXES).findings}
+    zero = dataclasses.replace(observations(), draws=True)
+    for run in (zero.eager, zero.eager_again):
+        assert run is not None
+        run.steps[0].output.zero_()
+    assert [finding.check for finding in judge_numerics(zero, AXES).findings] == ["numerics.eager"]
+    later_far = dataclasses.replace(observations(), draws=True, later=(later(lambda t: t.mul_(2)),))
+    assert [finding.check for finding in judge_numerics(later_far, AXES).findings] == ["numerics.later"]

@@ -13,8 +13,8 @@ from harness.judge.compare import norm
 from harness.judge.numerics import judge_numerics
 from harness.judge.oracle_engine import FPROP, ReplayEngine
 from harness.judge.oracle_provider import OracleUnsupported
-from harness.judge.oracle_run import OracleRun, records_of_step, run_oracle
-from harness.judge.oracle_steps import OUTPUT, At, forward
+from harness.judge.oracle_run import OracleRun, aliases_of, foreign_layers, records_of_step, run_oracle
+from harness.judge.oracle_steps import OUTPUT, At, forward, load_buffers
 from harness.program import CaseContext, Expects, Program
 from harness.types import NESTINGS, Spec
 from tests.support.judge_stub import axes_for, observe
@@ -132,3 +132,78 @@ def test_other_parameters_than_the_providers_are_unsupported() -> None:
     fewer = {name: p for name, p in obs.parameters.items() if name != "layers.0.bias"}
     with pytest.raises(OracleUnsupported, match="other parameters"):
         run_oracle(replace(obs, parameters=fewer), obs.eager, torch.bfloat16, FP32)
+
+
+def test_tied_layers_are_known_by_one_name() -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.ReLU())
+    assert aliases_of(model) == {"0": "0", "1": "1", "2": "2"}
+    model[2].weight = model[0].weight
+    assert aliases_of(model) == {"0": "0", "1": "1", "2": "0"}
+
+
+def test_tied_layers_are_judged_and_an_untied_one_is_found() -> None:
+    axes = axes_for("mxfp8_block_scaling")
+    obs = observe(axes, case=tied)
+    assert judge_numerics(obs, axes).findings == ()
+    assert obs.eager is not None
+    lost = replace(obs, eager=replace(obs.eager, layers={}))
+    assert {finding.check for finding in judge_numerics(lost, axes).findings} >= {"numerics.tap"}
+
+
+def tied(ctx: CaseContext) -> Program:
+    """Two layers with one weight."""
+    program = layer_twice(ctx)
+    first, second = program.model.layer, ctx.provider.linear(64, 64, bias=False, dtype=ctx.dtype, device=ctx.device)
+    second.weight = first.weight  # type: ignore[assignment, union-attr]
+    program.model.add_module("second", second)
+
+    def forward(recipes: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
+        with ctx.provider.autocast(enabled=True, recipe=recipes[0]):
+            return second(torch.relu(first(x)))  # type: ignore[no-any-return, operator]
+
+    return replace(program, forward=forward)
+
+
+def test_fp8_of_layers_that_are_none_of_the_oracles_is_foreign() -> None:
+    obs = observe(axes_for(nesting="flat"))
+    assert obs.eager is not None
+    run = run_oracle(obs, obs.eager, torch.bfloat16, FP32)
+    assert foreign_layers(run, obs.eager) == ()
+    pointers = list(obs.eager.layers)
+    renamed = replace(obs.eager, layers={**obs.eager.layers, pointers[0]: "libraries.own"})
+    assert foreign_layers(run, renamed) == ("libraries.own",)
+    nameless = replace(obs.eager, layers={})
+    assert foreign_layers(run, nameless) == ("one without a weight of its own",)
+
+
+def test_a_users_program_that_fails_on_the_oracle_is_not_judged_and_a_case_is_a_defect() -> None:
+    axes = axes_for(nesting="flat")
+    obs = replace(observe(axes), rebuild=_fails)
+    verdict = judge_numerics(obs, replace(axes, case="target", target="mine:build"))
+    assert verdict.findings == ()
+    assert "mine:build raised TypeError on the oracle: bfloat16 only" in verdict.notes[0]
+    assert "numerics.codes" not in verdict.checks
+    with pytest.raises(TypeError):
+        judge_numerics(obs, axes)
+
+
+def _fails(provider: Any) -> Program:
+    raise TypeError("bfloat16 only")
+
+
+def test_programs_that_draw_are_not_judged_by_the_oracle() -> None:
+    axes = axes_for(nesting="flat")
+    obs = observe(axes)
+    assert "numerics.codes" in judge_numerics(obs, axes).checks
+    verdict = judge_numerics(replace(obs, draws=True), axes)
+    assert "draws random numbers" in verdict.notes[0]
+    assert "numerics.codes" not in verdict.checks
+
+
+def test_buffers_that_both_models_have_are_copied() -> None:
+    model = torch.nn.Module()
+    for name, value in {"same": torch.zeros(2), "longer": torch.zeros(3), "count": torch.zeros(2).long()}.items():
+        model.register_buffer(name, value.double() if value.is_floating_point() else value)
+    ones = torch.ones(2, dtype=torch.bfloat16)
+    load_buffers(model, {"same": ones, "longer": ones, "count": ones, "other": ones})
+    assert {name: float(buffer.sum()) for name, buffer in model.named_buffers()} == {"same": 2, "longer": 0, "count": 0}

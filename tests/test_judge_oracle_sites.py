@@ -88,3 +88,39 @@ def test_a_record_of_another_shape_or_nan_is_the_farthest() -> None:
     good = record(tensor(0) * 4)
     hints = Hints([record(tensor().t().contiguous()), record(nan), good], {1: "a"})
     assert hints.take("a", "fprop", tensor().double()) is good
+
+
+def test_equal_products_share_a_record_where_aot_merges_them() -> None:
+    a, b, other = tensor(0).double(), tensor(5).double(), tensor(6).double()
+    one = record(tensor(0))
+    hints = Hints([one], {1: "a"}, merging=True)
+    assert hints.take("a", "fprop", a, b, "r") is one
+    assert hints.take("a", "fprop", a.clone(), b.clone(), "r") is one
+    for name, product, given, recipe in (
+        ("a", "fprop", (a, other), "r"),
+        ("a", "fprop", (other, b), "r"),
+        ("a", "fprop", (a, b), "another recipe"),
+        ("a", "dgrad", (a, b), "r"),
+        ("b", "fprop", (a, b), "r"),
+    ):
+        assert hints.take(name, product, *given, recipe) is None
+    assert hints.left_over() == []
+
+
+def test_equal_products_have_a_record_each_where_nothing_merges_them() -> None:
+    a, b = tensor(0).double(), tensor(5).double()
+    eager = Hints([record(tensor(0))], {1: "a"})
+    assert eager.take("a", "fprop", a, b, "r") is not None
+    assert eager.take("a", "fprop", a, b, "r") is None
+    first, second, third = record(tensor(0)), record(tensor(1)), record(tensor(0))
+    compiled = Hints([first, second, third], {1: "a"}, merging=True)  # AOT merged nothing: none may be left over
+    taken = [compiled.take("a", "fprop", a, b, "r"), compiled.take("a", "fprop", a, b, "r")]
+    assert {id(one) for one in taken} == {id(first), id(third)}
+    assert [id(one) for one in compiled.left_over()] == [id(second)]
+
+
+def test_layers_that_share_a_weight_share_their_records() -> None:
+    seen = record(tensor(), pointer=1)
+    assert Hints([seen], {1: "head"}).take("first", "fprop", tensor().double()) is None
+    tied = Hints([seen], {1: "head"}, aliases={"head": "first", "first": "first"})
+    assert tied.take("first", "fprop", tensor().double()) is seen

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from harness.observe.captured import count_fp8_calls
+from harness.observe.captured import count_fp8_calls, count_left_by_aot
 from harness.observe.census import reset_compiler
 from tests.support.fake_provider import FP8_OP, FakeProvider, Recipe, autocast, identity_layers, ones
 
@@ -100,3 +100,24 @@ def test_counts_the_forward_of_an_autograd_function_only() -> None:
 
     (graph,) = _captured_graphs(lambda x: Function.apply(x), ones())
     assert count_fp8_calls(graph, FP8_OPS) == 1
+
+
+LEFT = """
+class GraphModule(torch.nn.Module):
+    def forward(self, primals_1):
+         # File: m.py:3 in forward, code: return torch.ops.fakefp8.linear.default(x, w)
+        linear = torch.ops.fakefp8.linear.default(primals_1)  # torch.ops.fakefp8.linear.default(
+        other = torch.ops.fakefp8.linear_backward.default(linear)
+        auto = torch.ops.higher_order.auto_functionalized_v2(torch.ops.fakefp8.linear.default, x = other)
+"""
+
+
+def test_what_aot_merged_or_dropped_is_not_captured() -> None:
+    assert count_left_by_aot(3, [LEFT], FP8_OPS) == 2  # neither another operator nor a comment counts
+    assert count_left_by_aot(5, [LEFT, LEFT], FP8_OPS) == 4
+    assert count_left_by_aot(1, ["def forward(self): pass"], FP8_OPS) == 0
+    assert count_left_by_aot(1, [LEFT], FP8_OPS) == 1  # the branches of a cond: AOT adds no calls
+
+
+def test_without_a_word_of_aot_every_call_is_left() -> None:
+    assert count_left_by_aot(3, [], FP8_OPS) == 3

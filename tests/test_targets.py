@@ -22,7 +22,7 @@ from harness.types import Axes, Spec
 AXES = Axes("target", Spec("reference"), Spec("float8_current_scaling"))
 MODULE = """
 import torch
-from harness.fp8 import ToyLinear
+from harness.fp8 import ToyLinear, autocast
 from harness.program import Expects, Program
 
 def linear(ctx):
@@ -74,6 +74,12 @@ def wrong_inputs(ctx):
 def wrong_drawn(ctx):
     return linear(ctx), lambda generator: ("x",)
 
+def uncallable_drawn(ctx):
+    return linear(ctx), lambda: torch.zeros(16, 32)
+
+def nothing_drawn(ctx):
+    return linear(ctx), lambda generator: None
+
 def two_arguments(ctx, size):
     return size
 
@@ -83,6 +89,44 @@ class Pair(torch.nn.Module):
 
 def returns_pair():
     return Pair(), torch.zeros(2, 2)
+
+class Returns(torch.nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+    def forward(self, x):
+        return self.value
+
+def returns_dict():
+    return Returns({"y": torch.zeros(2)}), torch.zeros(2, 2)
+
+def returns_none():
+    return Returns(None), torch.zeros(2, 2)
+
+def returns_indices():
+    return Returns(torch.arange(3)), torch.zeros(2, 2)
+
+def returns_nothing():
+    return Returns(torch.zeros(0, 4)), torch.zeros(2, 2)
+
+class OwnRegion(torch.nn.Module):
+    def __init__(self, layer, swallow=False):
+        super().__init__()
+        self.layer, self.swallow = layer, swallow
+    def forward(self, x):
+        with autocast(enabled=False):
+            try:
+                return self.layer(x)
+            except Exception:
+                if not self.swallow:
+                    raise
+                return x
+
+def own_region(ctx):
+    return OwnRegion(linear(ctx)), torch.zeros(16, 32, dtype=ctx.dtype)
+
+def own_region_swallowing(ctx):
+    return OwnRegion(linear(ctx), swallow=True), torch.zeros(16, 32, dtype=ctx.dtype)
 
 number = 3
 """
@@ -94,19 +138,23 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "users_model.py").write_text(MODULE)
     (tmp_path / "broken_model.py").write_text("import torch\n\ntorch.no_such_thing\n")
     (tmp_path / "unwritten_model.py").write_text("x = 1\ndef f(:\n")
+    (tmp_path / "script_model.py").write_text("import sys\n\nsys.exit('a script')\n")
     (tmp_path / "needy_model.py").write_text("import no_such_package_at_all\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     look_in([tmp_path])
     importlib.invalidate_caches()
     yield "users_model"
-    for name in ("users_model", "broken_model", "unwritten_model", "needy_model"):
+    for name in ("users_model", "broken_model", "unwritten_model", "needy_model", "script_model"):
         sys.modules.pop(name, None)
 
 
 def context(target: str, *, oracle: bool = False) -> CaseContext:
-    provider = OracleProvider(torch.bfloat16) if oracle else ReferenceProvider()
+    library = ReferenceProvider()
+    provider = OracleProvider(torch.bfloat16) if oracle else library
     axes = Axes("target", Spec("reference"), Spec("float8_current_scaling"), target=target)
-    return CaseContext(provider, axes, None, torch.device("cpu"), torch.float64 if oracle else torch.bfloat16)
+    dtype = torch.float64 if oracle else torch.bfloat16
+    origin = "mine.yaml:4:12 matrix.target"
+    return CaseContext(provider, axes, None, torch.device("cpu"), dtype, library=library.snapshot, origin=origin)
 
 
 def test_directories_come_first_once_and_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,8 +170,9 @@ def test_directories_come_first_once_and_in_order(monkeypatch: pytest.MonkeyPatc
     [
         ("no_such_module:build", "no module named 'no_such_module': neither installed, nor in the working directory"),
         ("users_model.inner:build", "no module named 'users_model.inner'"),
-        ("users_model:biuld", "users_model.py has no biuld"),
-        ("users_model:Maker.bulid", "users_model.py has no Maker.bulid"),
+        ("users_model:alown", "users_model.py has no alown (did you mean alone?)"),
+        ("users_model:Maker.bulid", "users_model.py has no Maker.bulid (did you mean build?)"),
+        ("script_model:build", "script_model.py:3: importing script_model raised SystemExit: a script"),
         ("users_model:number", "has number, but it can't be called (int)"),
         ("broken_model:build", "broken_model.py:3: importing broken_model raised AttributeError"),
         ("unwritten_model:build", "unwritten_model.py:2: importing unwritten_model raised SyntaxError"),
@@ -186,6 +235,7 @@ def test_a_program_is_taken_as_it_is(module: str) -> None:
         ("wrong_inputs", "inputs must be tensors or a function of a generator, not str"),
         ("overlapping", "share memory: inputs may be expanded, but not overlap otherwise"),
         ("two_arguments", "needs the arguments ctx, size"),
+        ("uncallable_drawn", "its inputs function is called with a torch.Generator: too many positional arguments"),
     ],
 )
 def test_what_is_no_program_is_said_with_the_users_line(module: str, attribute: str, message: str) -> None:
@@ -193,15 +243,31 @@ def test_what_is_no_program_is_said_with_the_users_line(module: str, attribute: 
         build_target(context(f"{module}:{attribute}"))
     assert message in str(raised.value)
     line = MODULE.splitlines().index(next(x for x in MODULE.splitlines() if x.startswith(f"def {attribute}"))) + 1
-    assert f"users_model.py:{line})" in str(raised.value)
+    assert f"users_model.py:{line}, named at mine.yaml:4:12 matrix.target)" in str(raised.value)
 
 
 def test_results_and_inputs_that_are_no_tensors_are_said_too(module: str) -> None:
     program = build_target(context(f"{module}:returns_pair"))
     with pytest.raises(TargetError, match="its module returned tuple of Tensor, Tensor, one tensor is needed"):
         program.run(Step(0, program.forward, program.recipes(), (torch.zeros(2, 2),)))
-    with pytest.raises(TargetError, match="its inputs function must return tensors, not tuple of str"):
-        build_target(context(f"{module}:wrong_drawn")).make_inputs(torch.Generator())
+    for attribute, got in (("wrong_drawn", "tuple of str"), ("nothing_drawn", "NoneType")):
+        with pytest.raises(TargetError, match=f"its inputs function must return tensors, not {got}"):
+            build_target(context(f"{module}:{attribute}")).make_inputs(torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("attribute", "got"),
+    [
+        ("returns_dict", "returned dict, one tensor is needed"),
+        ("returns_none", "returned NoneType, one tensor is needed"),
+        ("returns_indices", r"returned a int64 tensor of shape \(3,\), floating-point values are needed"),
+        ("returns_nothing", r"returned a float32 tensor of shape \(0, 4\), floating-point values are needed"),
+    ],
+)
+def test_results_without_values_to_judge_are_said(module: str, attribute: str, got: str) -> None:
+    program = build_target(context(f"{module}:{attribute}"))
+    with pytest.raises(TargetError, match=got):
+        program.run(Step(0, program.forward, program.recipes(), (torch.zeros(2, 2),)))
 
 
 def test_on_the_oracle_the_layers_are_the_oracles(module: str) -> None:
@@ -221,3 +287,18 @@ def test_what_would_be_compared_with_itself_has_no_oracle(module: str, attribute
     with pytest.raises(NoOracle) as raised:
         build_target(context(f"{module}:{attribute}", oracle=True))
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("attribute", ["own_region", "own_region_swallowing"])
+def test_a_region_of_the_librarys_own_has_no_oracle(module: str, attribute: str) -> None:
+    program = build_target(context(f"{module}:{attribute}", oracle=True))
+    x = torch.zeros(16, 32, dtype=torch.float64)
+    with pytest.raises(NoOracle, match="opens a region with the library's own autocast"):
+        program.run(Step(0, program.forward, program.recipes(), (x,)))
+
+
+def test_regions_of_the_oracle_leave_the_library_alone(module: str) -> None:
+    program = build_target(context(f"{module}:with_context", oracle=True))
+    x = torch.zeros(16, 32, dtype=torch.float64)
+    for index in range(2):
+        assert program.run(Step(index, program.forward, program.recipes(), (x,))).shape == (16, 16)

@@ -8,6 +8,7 @@ from harness.cli.errors import NothingToRun, UsageError
 from harness.cli.option import Settings
 from harness.plan import Plan, PlanError, Selection, expand, load_matrix, select
 from harness.plan.select import why_nothing
+from harness.plan.targets import check_targets
 from harness.types import Cell
 
 
@@ -15,10 +16,11 @@ def planned(settings: Settings) -> Plan:
     """The full plan of the matrix, with --set applied.
 
     Raises:
-        UsageError: everything that is wrong with the matrix, with file:line:column.
+        UsageError: everything that is wrong with the matrix, with file:line:column; then targets that can't be there.
     """
     try:
-        return expand(load_matrix(settings["matrix"]), by_axis(settings["overrides"]))
+        matrix = load_matrix(settings["matrix"])
+        return check_targets(matrix, expand(matrix, by_axis(settings["overrides"])))
     except PlanError as error:
         raise UsageError(str(error)) from error
 

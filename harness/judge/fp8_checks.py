@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.judge.check import Check, Judging, one
+from harness.judge.compare import same_bits
 from harness.observe.types import RunSeen
 from harness.providers.protocol import TapRecord
 from harness.types import Finding
@@ -71,13 +72,42 @@ def recipe_seen(j: Judging) -> Sequence[Finding]:
 
 
 def _as_in_eager(j: Judging) -> Sequence[Finding]:
-    """Where nobody states the recipes: those of the compiled products are those of the eager ones, in order."""
+    """Where nobody states the recipes: those of the compiled products are those of the eager ones, in order.
+
+    But for products that AOT may merge: an eager one on the very operands of an earlier one needn't run again."""
     eager, compiled = j.obs.eager, j.obs.compiled
     for product in ("fprop", "dgrad", "wgrad") if eager and compiled else ():
         expected, seen = (_recipes(run, product) for run in (eager, compiled))
-        if seen != expected:
+        if seen != expected and not (j.axes.backend != "eager" and _is_merged(eager, product, seen)):
             return one("fp8.recipe_seen", list(expected), list(seen), f"compiled {product}, against eager")
     return ()
+
+
+def _is_merged(run: RunSeen | None, product: str, seen: tuple[str, ...]) -> bool:
+    """Whether the products ``seen`` are those of ``run``, in order, but for some that repeat an earlier one."""
+    return _is_within(_merged(run, product), seen) and _is_within(seen, _recipes(run, product))
+
+
+def _is_within(few: tuple[str, ...], many: tuple[str, ...]) -> bool:
+    rest = iter(many)
+    return all(label in rest for label in few)
+
+
+def _merged(run: RunSeen | None, product: str) -> tuple[str, ...]:
+    """The recipes of one kind of product, those left out that repeat an earlier one of their step bit for bit."""
+    records = run.records if run else ()
+    owners = (run.steps_of_records if run else ()) or (0,) * len(records)
+    kept: list[tuple[int, TapRecord]] = []
+    for owner, record in zip(owners, records, strict=True):
+        repeats = any(at == owner and _same_product(record, other) for at, other in kept)
+        if _kind(record) == product and not repeats:
+            kept.append((owner, record))
+    return tuple(record.recipe for _, record in kept)
+
+
+def _same_product(one: TapRecord, other: TapRecord) -> bool:
+    same_call = (one.recipe, one.weight_ptr) == (other.recipe, other.weight_ptr)
+    return same_call and all(same_bits(a.source, b.source) for a, b in ((one.a, other.a), (one.b, other.b)))
 
 
 def _recipes(run: RunSeen | None, product: str) -> tuple[str, ...]:
@@ -94,7 +124,12 @@ def observed(j: Judging) -> str:
     products = ", ".join(f"{count / steps:g} x {label}" for label, count in recipes.items()) or "none traced"
     gemms = Counter(record.kind for record in j.obs.gemms or ())
     graphs = f"{census.graphs} forward and {census.backward_graphs} backward graph(s)"
-    return f"not stated, only observed: {graphs}; forward products of a step: {products}; GEMMs: {_counts(gemms)}"
+    dropped = census.dropped_calls
+    merged = f"; AOT merged equal FP8 calls or dropped unused ones: {dropped}" if dropped else ""
+    bare = run is not None and not any(step.grads for step in run.steps)
+    forward_only = "; no gradients, so nothing of a backward was judged" if bare else ""
+    parts = f"{graphs}; forward products of a step: {products}; GEMMs: {_counts(gemms)}{merged}{forward_only}"
+    return f"not stated, only observed: {parts}"
 
 
 def _sequence_finding(j: Judging, name: str, run: RunSeen) -> Sequence[Finding]:

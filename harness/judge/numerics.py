@@ -10,7 +10,7 @@ import torch
 
 from harness.judge import wrong_eager
 from harness.judge.compare import shorten, sqnr, within
-from harness.judge.numerics_bare import BARE_CHECKS
+from harness.judge.numerics_bare import BARE_CHECKS, DRAWN_DISTANCE
 from harness.judge.numerics_bench import Bench, tensors_of
 from harness.judge.numerics_program import (
     BIT_EQUAL_BACKENDS,
@@ -25,8 +25,11 @@ from harness.judge.numerics_program import (
 )
 from harness.judge.numerics_tap import check_codes, check_kernel, check_scales, check_tap
 from harness.judge.oracle_provider import OracleUnsupported
+from harness.judge.oracle_run import foreign_layers
 from harness.judge.wrong_eager import judge_wrong_eager
+from harness.observe.errors import describe_error
 from harness.observe.types import Observations
+from harness.program import NoOracle
 from harness.types import Axes, Evidence, Finding
 
 NumericCheck = Callable[[Bench], list[Finding]]
@@ -83,10 +86,9 @@ def judge_bench(bench: Bench) -> NumericsVerdict:
     reason = _not_judged(bench.raw)
     if reason:
         return NumericsVerdict(notes=(f"numerics not judged: {reason}",))
-    try:
-        bench.prepare()
-    except OracleUnsupported as error:
-        return _without_oracle(bench, str(error))
+    why = _no_oracle(bench)
+    if why:
+        return _without_oracle(bench, why)
     findings: list[Finding] = []
     applied = applicable(bench)
     for name in applied:
@@ -99,6 +101,32 @@ def judge_bench(bench: Bench) -> NumericsVerdict:
     return NumericsVerdict(tuple(findings), tuple(notes), summarise(bench, applied), tuple(applied))
 
 
+def _no_oracle(bench: Bench) -> str:
+    """Why the oracle can't run the program, or runs another one than was observed; empty once it has run.
+
+    A user's own program may do there whatever it likes. What it raises, and what only it can know, is nobody's fault:
+    nothing is judged then. Of a library's cases every such thing is a finding, or a defect of the harness.
+    """
+    is_own = bool(bench.axes.target)
+    if bench.raw.draws:
+        return "the program draws random numbers, of which the oracle would draw others"
+    try:
+        bench.prepare()
+    except (OracleUnsupported, NoOracle) as error:
+        return str(error)
+    except Exception as error:
+        if not is_own:
+            raise
+        seen = describe_error(error, "run")
+        line = seen.message.partition("\n")[0]
+        return f"{bench.axes.target} raised {seen.type} on the oracle: {line}{f' at {seen.site}' if seen.site else ''}"
+    foreign = [name for view in bench.views for name in foreign_layers(view.oracle, view.run)] if is_own else []
+    if foreign:
+        names = ", ".join(dict.fromkeys(foreign))
+        return f"FP8 layers of {bench.axes.target} that ctx.provider.linear didn't make: {names}"
+    return ""
+
+
 def _without_oracle(bench: Bench, why: str) -> NumericsVerdict:
     """What can be said of a program that the oracle can't run: finite, and compiled what eager is."""
     findings: list[Finding] = []
@@ -106,6 +134,8 @@ def _without_oracle(bench: Bench, why: str) -> NumericsVerdict:
     for name in applied:
         findings += shorten(BARE_CHECKS[name](bench))
     against = "against eager alone" if bench.axes.backend in BIT_EQUAL_BACKENDS else "for finite values alone"
+    if bench.raw.draws and bench.axes.backend in BIT_EQUAL_BACKENDS:
+        against += f", with the same draws, to within {DRAWN_DISTANCE} of each tensor's norm"
     note = f"FP8 numerics not judged, there is no oracle: {why}; results were looked at {against}"
     return NumericsVerdict(tuple(findings), (note,), checks=tuple(applied))
 

@@ -6,15 +6,21 @@ full ones that they are a part of, and none of those by which a result counts as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from harness.judge.compare import bit_difference, same_bits
+from harness.judge.compare import bit_difference, norm, same_bits
 from harness.judge.numerics_bench import Bench, describe, tensors_of
 from harness.judge.numerics_program import bits_wanted, check_storage
 from harness.observe.types import StepTensors
 from harness.types import Finding
+
+# Of a program that draws random numbers: AOT makes another operation of dropout on the CPU (native_dropout), which
+# rounds otherwise, and rounding before a quantiser becomes some of its noise. Other draws are further off: two masks of
+# probability p by sqrt(2 p).
+DRAWN_DISTANCE = 0.25
 
 
 def check_bare_finite(bench: Bench) -> list[Finding]:
@@ -32,7 +38,8 @@ def check_bare_finite(bench: Bench) -> list[Finding]:
 
 
 def check_bare_eager(bench: Bench) -> list[Finding]:
-    """Compiled = eager bit for bit on the backends that run the same operations; others have no bound to be held to."""
+    """Compiled = eager bit for bit on the backends that run the same operations (near, where the program draws random
+    numbers); others have no bound to be held to."""
     eager, compiled = bench.obs.eager, bench.obs.compiled
     findings = []
     for index, (one, two) in enumerate(zip(_steps(eager), _steps(compiled), strict=False)):
@@ -70,7 +77,16 @@ def _differing(bench: Bench, eager: StepTensors, compiled: StepTensors) -> Itera
             yield describe(name), f"{tuple(two[name].shape)} {two[name].dtype}"
         elif bits_wanted(bench, name) and not same_bits(one[name], two[name]):
             differing = int(bit_difference(one[name], two[name]).sum())
-            yield describe(name), f"{differing} of {one[name].numel()} elements differ"
+            distance = _distance(one[name], two[name]) if bench.raw.draws else math.inf
+            away = f", {distance:.3g} of its norm away" if bench.raw.draws else ""
+            if not distance <= DRAWN_DISTANCE:
+                yield describe(name), f"{differing} of {one[name].numel()} elements differ{away}"
+
+
+def _distance(eager: torch.Tensor, compiled: torch.Tensor) -> float:
+    """Frobenius norm of the difference over that of the eager tensor."""
+    size = norm(eager)
+    return norm(compiled.double() - eager.double()) / size if size else math.inf
 
 
 BARE_CHECKS: Mapping[str, Callable[[Bench], list[Finding]]] = {

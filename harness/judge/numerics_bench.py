@@ -19,6 +19,7 @@ from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_o
 from harness.judge.oracle_sites import ProductRun, bias_within
 from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import Observations, RunSeen, StepTensors
+from harness.program import NoOracle
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Axes
 
@@ -181,7 +182,7 @@ class Bench:
             return ()
         try:
             return noises_of(self.obs, run, self.dtype)
-        except RuntimeError as error:  # torch refuses to mix dtypes: the program has float64 constants of its own
+        except (RuntimeError, NoOracle) as error:  # torch mixes no dtypes: the program has float64 constants of its own
             self.notes.append(f"noise of high-precision operations not measured: {error}")
             return ()
 
@@ -218,7 +219,9 @@ class Bench:
         self.views  # noqa: B018  (a cached property: this fills it)
 
     def _own_view(self, name: str, run: RunSeen, noises: Sequence[Noise]) -> View:
-        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator, noises, compiled=name == "compiled")
+        compiled = name == "compiled"
+        merging = compiled and self.axes.backend != "eager"
+        oracle = run_oracle(self.obs, run, self.dtype, self.accumulator, noises, compiled=compiled, merging=merging)
         pairs = tuple(
             Pair(index, product, product.record)
             for index, step in enumerate(oracle.steps)

@@ -230,6 +230,7 @@ def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> I
             continue
         for seen, given, what in _exact_sources(own.sites[product.site], product.product, record, batch):
             bench.compared("numerics.tap", "sources that are the program's own")
+            given = given.to(seen.dtype)  # a program may cast what it gets, and what it returns
             if seen.shape != given.shape or not bool(same_values(seen.to(given.device), given).all()):
                 role = record.a.role if seen is record.a.source else record.b.role
                 yield Finding("numerics.tap", f"the bits of the {what}", "others", f"{where}, source of {role}")

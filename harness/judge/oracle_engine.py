@@ -148,7 +148,7 @@ class RunEngine:
         self, site: Site, recipe: Spec, product: str, a: tuple[str, torch.Tensor], b: tuple[str, torch.Tensor]
     ) -> ProductRun:
         """Quantise both operands and multiply them. ``a`` and ``b``: role and own tensor (rows, reduced)."""
-        record = None if self.hints is None else self.hints.take(site.name, product, a[1])
+        record = None if self.hints is None else self.hints.take(site.name, product, a[1], b[1], recipe.label)
         mismatches: list[Mismatch] = []
         met: list[tuple[str, float]] = []
         first = self._operand(site, recipe, product, a, record.a if record else None, mismatches, met)

@@ -7,7 +7,7 @@ region, by an exception too, restores the entry below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -249,6 +249,11 @@ class OracleProvider:
         for name, module in model.named_modules():
             if isinstance(module, OracleLinear) and module.provider is self:
                 self._names[module.layer] = name
+
+    @property
+    def layer_names(self) -> Collection[str]:
+        """Names of the model's layers that are the oracle's."""
+        return self._names.values()
 
     def begin_step(self, hints: Hints | None = None, noise: OperandNoise | None = None) -> None:
         """A new step; ``hints`` are the tap's records of the same step of the judged run, ``noise`` how far beyond the

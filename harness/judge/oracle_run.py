@@ -14,7 +14,7 @@ from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD, ReplayEngine
 from harness.judge.oracle_noise import Noise, measure_noise
 from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
 from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
-from harness.judge.oracle_steps import OUTPUT, At, Live, backward, forward, gradients, load_parameters
+from harness.judge.oracle_steps import OUTPUT, At, Live, backward, forward, gradients, load_buffers, load_parameters
 from harness.observe.types import Batch, Observations, RunSeen
 from harness.program import NoOracle, Program
 from harness.providers.protocol import TapRecord
@@ -130,11 +130,12 @@ def run_oracle(
     noises: Sequence[Noise] = (),
     *,
     compiled: bool = False,
+    merging: bool = False,
 ) -> OracleRun:
     """All steps of ``run`` on the oracle, each beside the tap's records of that step, from that step's weights on.
 
     ``noises``: of each step, from :func:`noises_of`; none by default. ``compiled``: which of the two runs it is, for
-    programs that do something else under compile.
+    programs that do something else under compile. ``merging``: AOT compiled it, which runs equal products once.
 
     Raises:
         OracleUnsupported: the program can't be built or run by the oracle.
@@ -144,11 +145,12 @@ def run_oracle(
         raise ValueError(f"judging {len(run.steps)} steps takes as many batches, not {len(obs.batches)}")
     provider = OracleProvider(model_dtype, accumulator=accumulator)
     program = make_program(obs, provider)
+    aliases = aliases_of(program.model)
     count = len(run.steps)
     steps: list[OracleStep] = []
     for index in range(count):
         batch = obs.batches[index]
-        hints = Hints(records_of_step(run, index), dict(run.layers))
+        hints = Hints(records_of_step(run, index), run.layers, merging=merging, aliases=aliases)
         noise = noises[index] if noises else Noise()
         provider.begin_step(hints, noise.operands)
         load_weights(program, run, index)
@@ -167,6 +169,22 @@ def run_oracle(
             )
         )
     return OracleRun(provider, program, obs.batches, tuple(steps), compiled, live)
+
+
+def aliases_of(model: torch.nn.Module) -> Mapping[str, str]:
+    """Each module with a weight -> the first one that has the same weight: tied layers, or an embedding and a head."""
+    first: dict[int, str] = {}
+    weights = {name: getattr(module, "weight", None) for name, module in model.named_modules()}
+    return {name: first.setdefault(id(weight), name) for name, weight in weights.items() if weight is not None}
+
+
+def foreign_layers(run: OracleRun, judged: RunSeen) -> Sequence[str]:
+    """Layers of the judged program that ran FP8 products and are none of the oracle's, by name where they have one."""
+    aliases = aliases_of(run.program.model)
+    own = {aliases.get(name, name) for name in run.provider.layer_names}
+    names = [judged.layers.get(record.weight_ptr) for record in judged.records]
+    foreign = [name for name in names if name is None or aliases.get(name, name) not in own]
+    return tuple(dict.fromkeys("one without a weight of its own" if name is None else name for name in foreign))
 
 
 def load_weights(program: Program, run: RunSeen, index: int) -> None:
@@ -188,6 +206,7 @@ def make_program(obs: Observations, provider: OracleProvider) -> Program:
     except NoOracle as error:
         raise OracleUnsupported(str(error)) from error
     load_parameters(program.model, obs.parameters)
+    load_buffers(program.model, obs.buffers)
     provider.name_layers(program.model)
     return program
 

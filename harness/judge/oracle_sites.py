@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 
@@ -105,6 +106,18 @@ def bias_within(sites: Sequence[Site], value: torch.Tensor) -> torch.Tensor | No
     return None
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A record and the oracle's product that it was taken for, with that product's own operands."""
+
+    name: str
+    product: str
+    recipe: str
+    a: torch.Tensor
+    b: torch.Tensor
+    record: TapRecord
+
+
 class Hints:
     """The tap's records of one step, offered to the oracle as the outcome of roundings that it can't predict.
 
@@ -113,10 +126,24 @@ class Hints:
     recorded: if that lies within the admissible difference of the oracle's own tensor, everywhere, it is the same
     tensor up to rounding and the oracle goes on with it. If not, it keeps its own and notes a mismatch: a tap can't
     lead the oracle anywhere that a correct program could not have gone.
+
+    ``merging``: the records are those of code in which AOT runs equal calls once. A product on the very operands of an
+    earlier one, by the oracle's own tensors, then shares its record. ``aliases``: of layers that share a weight, which
+    a record can't tell apart, each one's name -> the name of one of them.
     """
 
-    def __init__(self, records: Iterable[TapRecord], layers: dict[int, str]) -> None:
+    def __init__(
+        self,
+        records: Iterable[TapRecord],
+        layers: Mapping[int, str],
+        *,
+        merging: bool = False,
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._aliases = aliases
         self._free: dict[tuple[str, str], list[TapRecord]] = {}
+        self._merging = merging
+        self._taken: list[_Taken] = []
         self.unknown: list[TapRecord] = []
         for record in records:
             if record.phase == "recompute":
@@ -125,17 +152,42 @@ class Hints:
             if name is None:
                 self.unknown.append(record)
             else:
-                self._free.setdefault((name, record.product), []).append(record)
+                self._free.setdefault((aliases.get(name, name), record.product), []).append(record)
 
-    def take(self, name: str, product: str, a: torch.Tensor) -> TapRecord | None:
-        """The record of ``product`` in layer ``name``; of several (a layer used twice), the one nearest to ``a``."""
-        records = self._free.get((name, product))
-        if not records:
+    def take(
+        self, name: str, product: str, a: torch.Tensor, b: torch.Tensor | None = None, recipe: str = ""
+    ) -> TapRecord | None:
+        """The record of ``product`` in layer ``name``; of several (a layer used twice), the one nearest to ``a``.
+
+        ``a`` and ``b``: the oracle's own operands; ``recipe``: the label of the product's.
+        """
+        name = self._aliases.get(name, name)
+        free = self._free.get((name, product), [])
+        before = self._taken_for(name, product, a, b, recipe)
+        if before is not None:
+            again = [i for i, one in enumerate(free) if torch.equal(one.a.source, before.a.source)]
+            return free.pop(again[0]) if again else before
+        if not free:
             return None
         nearest = 0
-        if len(records) > 1:
-            nearest = min(range(len(records)), key=lambda i: _distance(records[i].a.source, a))
-        return records.pop(nearest)
+        if len(free) > 1:
+            nearest = min(range(len(free)), key=lambda i: _distance(free[i].a.source, a))
+        record = free.pop(nearest)
+        if self._merging and b is not None:
+            self._taken.append(_Taken(name, product, recipe, a.clone(), b.clone(), record))
+        return record
+
+    def _taken_for(
+        self, name: str, product: str, a: torch.Tensor, b: torch.Tensor | None, recipe: str
+    ) -> TapRecord | None:
+        """The record that an equal product took, where equal ones run once."""
+        if not self._merging or b is None:
+            return None
+        for one in self._taken:
+            same_call = (one.name, one.product, one.recipe) == (name, product, recipe)
+            if same_call and torch.equal(one.a, a) and torch.equal(one.b, b):
+                return one.record
+        return None
 
     def left_over(self) -> Sequence[TapRecord]:
         """Records that no product of the oracle's run asked for."""

@@ -108,3 +108,11 @@ def load_parameters(model: torch.nn.Module, parameters: Mapping[str, torch.Tenso
     with torch.no_grad():
         for name, value in parameters.items():
             own[name].copy_(value.detach().to(own[name]))
+
+
+def load_buffers(model: torch.nn.Module, buffers: Mapping[str, torch.Tensor]) -> None:
+    """Copy those of the judged program's initial buffers that the oracle's model has too, in name and shape."""
+    with torch.no_grad():
+        for name, own in model.named_buffers():
+            if name in buffers and buffers[name].shape == own.shape and own.is_floating_point():
+                own.copy_(buffers[name].to(own))

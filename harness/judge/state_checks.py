@@ -46,7 +46,10 @@ def unexpected(j: Judging) -> Sequence[Finding]:
         if not negative_cell and j.raises is not None and error.phase in (*REFUSAL_PHASES, j.raises.phase):
             continue  # judged by error.refusal
         text = next((message for _, message in reversed(error.chain) if message), error.message)
-        findings += one("error.unexpected", "no exception", f"{error.type}: {_head(text)}", error.phase, error.site)
+        got = f"{error.type}: {_head(text)}"
+        if j.axes.target and any(finding.got == got for finding in findings):
+            continue  # a mistake in a user's own program is met again in every run of it
+        findings += one("error.unexpected", "no exception", got, error.phase, error.site)
     return findings[:3]
 
 

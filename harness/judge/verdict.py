@@ -84,7 +84,8 @@ def _conclude(
     if judging.raises is None and obs.evidence is not Evidence.NEGATIVE:
         special = [kind for kind in map(verdict_of_error, obs.errors) if kind is not None]
         verdict = special[0] if special else verdict
-        if not special and any(error.phase == "build" for error in obs.errors):
+        # What a user's own target returned is looked at as late as in its first step.
+        if not special and any(error.phase == "build" or error.type == "TargetError" for error in obs.errors):
             verdict = Verdict.ERROR
     failed = {finding.check for finding in findings}
     waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today, failed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import torch
 
 from harness import torch_compat
@@ -22,6 +25,21 @@ def count_fp8_calls(graph: torch.fx.GraphModule, fp8_ops: frozenset[str]) -> int
         elif node.op == "call_function":
             total += _count_bodies(graph, node, fp8_ops)
     return total
+
+
+def count_left_by_aot(fp8_calls: int, forwards: Sequence[str], fp8_ops: frozenset[str]) -> int:
+    """How many of a Dynamo graph's ``fp8_calls`` are in what AOT made of it.
+
+    AOT merges calls on the very same operands and drops those whose result nobody uses: the ones that are gone can't
+    execute. ``forwards`` are its forward graphs as source text; without any (no AOT, or one that says nothing) all are
+    left.
+    """
+    if not forwards:
+        return fp8_calls
+    names = "|".join(re.escape(name.replace("::", ".")) for name in sorted(fp8_ops))
+    call = re.compile(rf"torch\.ops\.(?:{names})\.\w+")
+    code = (line.partition("#")[0] for text in forwards for line in text.splitlines())  # comments quote the user's code
+    return min(fp8_calls, sum(len(call.findall(line)) for line in code))
 
 
 def _count_bodies(graph: torch.fx.GraphModule, node: torch.fx.Node, fp8_ops: frozenset[str]) -> int:

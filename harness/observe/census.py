@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from harness import torch_compat
-from harness.observe.captured import count_fp8_calls
+from harness.observe.captured import count_fp8_calls, count_left_by_aot
 from harness.observe.trace_log import TraceLog, unsupported_reason
 from harness.observe.types import CallSeen, Census
 from harness.providers.protocol import TapRecord
@@ -96,6 +96,7 @@ class CensusObserver:
         self._graphs = 0
         self._empty_graphs = 0
         self._captured = 0  # FP8 calls in graphs executed since the observer was made
+        self._dropped = 0
         self._calls: list[CallSeen] = []
         self._steady_compiles = 0
 
@@ -120,16 +121,19 @@ class CensusObserver:
         compile_graph = torch_compat.lookup_backend(name)
 
         def counting_backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-            # Counted before the backend sees the graph: AOT rewrites it.
+            # Counted before the backend sees the graph, since AOT rewrites it, and again in what AOT then says it made.
             fp8_calls = count_fp8_calls(graph, self._fp8_ops)
             if any(node.op.startswith("call_") for node in graph.graph.nodes):
                 self._graphs += 1
             else:
                 self._empty_graphs += 1
+            before = len(self._log.events.forward_graphs)
             run = compile_graph(graph, inputs, **options)
+            left = count_left_by_aot(fp8_calls, self._log.events.forward_graphs[before:], self._fp8_ops)
+            self._dropped += fp8_calls - left
 
             def counted(*args: Any) -> Any:
-                self._captured += fp8_calls
+                self._captured += left
                 return run(*args)
 
             return counted
@@ -175,6 +179,7 @@ class CensusObserver:
             recompiles=events.recompiles(),
             recompile_limit_hits=sum(count for text, count in unimplemented.items() if text.startswith(_LIMIT)),
             calls=tuple(self._calls),
+            dropped_calls=self._dropped,
             steady_compiles=self._steady_compiles,
             config=recorded_config(),
         )

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.observe.census import CensusObserver, reset_compiler
+from harness.observe.draws import other_generators
 from harness.observe.evidence import profile_step
 from harness.observe.probe import probe
 from harness.observe.recorder import Recorder
-from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, parameters_of, run_step, run_steps
+from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, buffers_of, parameters_of, run_step, run_steps
 from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
 from harness.observe.types import ErrorSeen, LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Program, Step
@@ -31,8 +32,9 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         batches = Batches(program, subject.axes, kept=program.expects.steps)
         run = _Run(subject, recorder, batches, subject.raises(program))
         obs = replace(obs, expects=program.expects, parameters=parameters_of(program))
-        obs = replace(obs, eager=run.eager(program, "after eager", timed="eager_s"))
-        recorder.allow_rng_of_program()
+        if subject.axes.target:
+            obs = replace(obs, buffers=buffers_of(program))
+        obs = run.first_eager(obs, program)
         obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
         obs = replace(obs, eager_errors=tuple(run.wrong))
         with recorder.under(program.settings):
@@ -60,6 +62,21 @@ class _Run:
     raises: Raises | None
     wrong: list[ErrorSeen] = field(default_factory=list)  # of eager runs that are known to be wrong
     state_moves: int | None = None  # keys of the state that changed inside a region
+
+    def first_eager(self, obs: Observations, program: Program) -> Observations:
+        """The first eager run, which shows whether the program draws random numbers.
+
+        A user's own that does runs once more, each step's draws now from a seed, as in every run after it: only then
+        do compiled steps, and later ones beside eager steps, draw the same. A library's cases draw none.
+        """
+        before = other_generators()
+        seen = self.eager(program, "after eager", timed="eager_s")
+        is_own = bool(self.subject.axes.target)
+        self.recorder.allow_rng_of_program(others_moved=is_own and other_generators() != before)
+        self.batches.draws = is_own and self.recorder.program_uses_rng
+        if self.batches.draws and seen is not None:
+            seen = self.eager(_built(self.subject, self.recorder), "after eager, draws seeded")
+        return replace(obs, eager=seen, draws=self.batches.draws)
 
     def eager(self, program: Program | None, moment: str, timed: str = "") -> RunSeen | None:
         """All steps without compilation, under the tap; None when an exception ended them."""
@@ -142,7 +159,8 @@ class _Run:
         first = min(seen, default=0)
         with self.recorder.part("eager", "after the eager steps beside the later calls"):
             make = self._steps(compiled=False)
-            if program.update is not None:  # weights of later steps rest on all the steps before
+            # Weights of later steps rest on all the steps before; so may whatever else a user's module keeps.
+            if program.update is not None or self.subject.axes.target:
                 for index in range(first):
                     run_step(program, self.batches, index, _sound(program), make_step=make)
             for index, compiled in seen.items():

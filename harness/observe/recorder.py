@@ -124,10 +124,13 @@ class Recorder:
     def _identities(self) -> Mapping[str, Any]:
         return {key: value for key, value in provider_state(self.provider).items() if key.endswith(".id")}
 
-    def allow_rng_of_program(self) -> None:
-        """Called after the first eager run: generators that it moved are the program's own doing, not a leak."""
+    def allow_rng_of_program(self, *, others_moved: bool = False) -> None:
+        """Called after the first eager run: generators that it moved are the program's own doing, not a leak.
+
+        ``others_moved``: it moved Python's or numpy's.
+        """
         moved = [item for item in self.diffs if item.key.startswith(RNG_PREFIX)]
-        if moved:
+        if moved or others_moved:
             self.program_uses_rng = True
             self.diffs = [item for item in self.diffs if item not in moved]
             self.notes.append("the program draws random numbers: generator states are not compared")

@@ -11,6 +11,7 @@ import torch
 
 from harness.data import draw, fill_parameters
 from harness.layout import copied
+from harness.observe.draws import seed_draws
 from harness.observe.types import Batch, RunSeen, StepTensors
 from harness.program import Program, Step
 from harness.providers.protocol import ProgramProvider, TapRecord
@@ -49,6 +50,12 @@ def parameters_of(program: Program) -> Mapping[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in program.model.named_parameters()}
 
 
+def buffers_of(program: Program) -> Mapping[str, torch.Tensor]:
+    """Copies of the floating-point buffers by name."""
+    named = program.model.named_buffers()
+    return {name: buffer.detach().clone() for name, buffer in named if buffer.is_floating_point()}
+
+
 def layers_of(program: Program) -> Mapping[int, str]:
     """``data_ptr()`` of each module's own ``weight`` -> the module's name."""
     return {
@@ -68,6 +75,7 @@ class Batches:
     program: Program
     axes: Axes
     kept: int = 0
+    draws: bool = False  # the program draws random numbers, each step from a seed of its own
     _inputs: dict[int, tuple[torch.Tensor, ...]] = field(default_factory=dict)
     _grads: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -144,6 +152,8 @@ def run_step(
     program.model.zero_grad(set_to_none=True)
     inputs = batches.inputs(index)
     step = make_step(index, forward, program.recipes(), inputs)
+    if batches.draws:
+        seed_draws(batches.axes.seed, index)
     output = program.run(step)
     grad_output = batches.grad_output(index, output)
     enter_phase("backward")

@@ -17,6 +17,7 @@ from harness.observe.sites import frames_in_text, innermost, site, without_noise
 from harness.observe.types import Break
 
 TRACE_LOGGER = "torch.__trace"
+_AOT_FORWARDS = frozenset({"aot_forward_graph", "aot_inference_graph"})
 _NOTHING_KEPT = "no failed guard: nothing of the earlier attempt was kept"
 
 _FIRST_LINE = re.compile(r"^Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*$", re.MULTILINE)
@@ -38,6 +39,7 @@ class Events:
     forward_compiles: int = 0  # finished or abandoned, the recompile limit included
     backward_compiles: int = 0
     backward_graphs: int = 0
+    forward_graphs: list[str] = field(default_factory=list)  # what AOT made of each forward, as source text
 
     @property
     def compilations(self) -> int:
@@ -95,6 +97,8 @@ class TraceLog(logging.Handler):
             self.events.backward_compiles += 1
         elif "aot_backward_graph" in metadata:
             self.events.backward_graphs += 1
+        elif not _AOT_FORWARDS.isdisjoint(metadata):  # from the cache of AOT graphs too
+            self.events.forward_graphs.append(str(getattr(record, "payload", "")))
 
     def _artifact(self, name: str, key: tuple[int, int], payload: object) -> None:
         if name == "dynamo_graph_break_reason":

@@ -43,7 +43,8 @@ class ErrorSeen:
 
 @dataclass(frozen=True)
 class CallSeen:
-    """FP8 linear calls of one compiled call: captured in graphs that ran, and executed by the provider."""
+    """FP8 linear calls of one compiled call: captured in graphs that ran, and executed by the provider. Calls that AOT
+    merged with an equal one, or dropped as unused, are not in its graphs and not counted."""
 
     captured: int
     executed: int
@@ -64,6 +65,7 @@ class Census:
     recompiles: tuple[str, ...] = ()  # reasons
     recompile_limit_hits: int = 0
     calls: tuple[CallSeen, ...] = ()  # first call first; warm-up and steady calls
+    dropped_calls: int = 0  # FP8 calls of Dynamo's graphs that AOT merged with an equal one, or found unused
     steady_compiles: int = 0  # compilations, forward or backward, during the steady calls
     config: Mapping[str, Any] = field(default_factory=dict)  # Dynamo settings that shift counts
 
@@ -150,7 +152,9 @@ class Observations:
     expects: Expects | None = None
     rebuild: Callable[[ProgramProvider], Program] | None = None
     parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)  # of a user's own program, which may draw them
     batches: tuple[Batch, ...] = ()
+    draws: bool = False  # a user's own program that draws random numbers, each step from a seed of its own
     eager: RunSeen | None = None
     eager_again: RunSeen | None = None
     compiled: RunSeen | None = None

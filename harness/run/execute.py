@@ -96,6 +96,8 @@ def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
             device=device if own else torch.device("cpu"),
             dtype=getattr(torch, cell.axes.dtype) if own else torch.float64,
             told=told,
+            library=loaded.provider.snapshot,
+            origin=cell.origin.get("target", ""),
         )
         return case.build(context)
 

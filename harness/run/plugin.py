@@ -60,17 +60,28 @@ def load_cases(names: Iterable[str]) -> None:
         load(CASES[name].path)
 
 
-def load_targets(names: Iterable[str], beside: Path) -> None:
+def load_targets(named: Mapping[str, str], beside: Path) -> None:
     """Import the users' own programs that a plan names, from the working directory or from that of the matrix.
 
+    Args:
+        named: each target -> where its setting came from.
+
     Raises:
-        LoadError: one can't be imported, or isn't there; the message has its file and line.
+        LoadError: some can't be imported, or aren't there; a line for each, with its place in the matrix and the file
+            and line of the user's code.
     """
+    from harness.registry import LoadError
     from harness.targets import load_target, look_in
 
     look_in([Path.cwd(), beside])
-    for name in names:
-        load_target(name)
+    errors = []
+    for name, origin in named.items():
+        try:
+            load_target(name)
+        except LoadError as error:
+            errors.append(f"{origin}: {error}" if origin else str(error))
+    if errors:
+        raise LoadError("\n".join(errors))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -205,7 +205,7 @@ class Cells:
     def _preload(self) -> None:
         """Import what the plan's cells name."""
         plugin.load_cases(dict.fromkeys(cell.axes.case for cell in self._plan.cells))
-        targets = dict.fromkeys(cell.axes.target for cell in self._plan.cells if cell.axes.target)
+        targets = {c.axes.target: c.origin.get("target", "") for c in self._plan.cells if c.axes.target}
         if targets:
             # This process reads a copy of the matrix in the run's directory; the plan has the user's own path.
             plugin.load_targets(targets, Path(self._plan.matrix).resolve().parent)
