@@ -56,6 +56,12 @@ def test_one_fault_alone_is_caught(tmp_path: Path) -> None:
     assert set(ends(tmp_path)) == {"leaky_exit"}
 
 
+def test_faults_of_the_front_alone_need_no_cell(tmp_path: Path) -> None:
+    done = ran(tmp_path, "--fault", "lost_cell", "--fault", "exit_zero", "-n", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ends(tmp_path) == {"lost_cell": "caught", "exit_zero": "caught"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

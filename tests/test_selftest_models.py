@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faults import FAULTS
+from harness.faults import FAULTS, FRONT_FAULTS
 from harness.plan.errors import MatrixErrors
 from harness.selftest.models import axes_of, read_selftest
 
@@ -28,14 +28,15 @@ def told(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_all_is_every_registered_fault_and_takes_others_beside_it(tmp_path: Path) -> None:
-    assert faults_in(tmp_path, "faults: all\n") == sorted(FAULTS)
-    assert faults_in(tmp_path, "faults: [all, leaky_exit, my.faults:FAULT]\n") == [*sorted(FAULTS), "my.faults:FAULT"]
+    every = [*sorted(FAULTS), *sorted(FRONT_FAULTS)]
+    assert faults_in(tmp_path, "faults: all\n") == every
+    assert faults_in(tmp_path, "faults: [all, leaky_exit, my.faults:FAULT]\n") == [*every, "my.faults:FAULT"]
     assert faults_in(tmp_path, "faults: [scale_doubled]\n") == ["scale_doubled"]
 
 
 def test_the_one_in_configs_names_every_fault() -> None:
     model, _, file = read_selftest("selftest.yaml")
-    assert model.faults == sorted(FAULTS)
+    assert model.faults == [*sorted(FAULTS), *sorted(FRONT_FAULTS)]
     assert file.endswith("selftest.yaml")
     assert {entry.fault for entry in model.cross} >= {"leaky_exit", "scale_wasted", "bf16_products"}
 
@@ -64,6 +65,10 @@ def test_a_cross_entry_holds_axis_values_beside_the_fault(tmp_path: Path) -> Non
                 "3:29: unknown key 'nestin' in cross (did you mean nesting?)",
                 "3:52: unknown backend 'egaer' (did you mean eager?)",
             ],
+        ),
+        (
+            "faults: all\ncross: [{fault: lost_cell, nesting: flat}]\n",
+            ["3:17: lost_cell is a fault of the harness's front: it has no cell"],
         ),
         ("faults: all\nmatrix: {recipe: [delayed_scaling]}\n", ["3:1: unknown key 'matrix'"]),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faults import FAULTS
+from harness.faults import FAULTS, FRONT_FAULTS
 from harness.plan.errors import MatrixErrors
 from harness.registry import LoadError
 from harness.selftest.plan import Selftest, plan_selftest
@@ -36,6 +36,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: str =
 def test_every_registered_fault_has_its_cell_and_the_dangerous_ones_come_first() -> None:
     selftest = plan_selftest("selftest.yaml")
     assert {one.fault for one in selftest.seeded} == set(FAULTS)
+    assert [one.name for one in selftest.front] == sorted(FRONT_FAULTS)
     ids = [cell.id for cell in selftest.cells]
     assert len(ids) == len(set(ids))
     assert {one.cell.id for one in selftest.seeded} | {one.twin.id for one in selftest.seeded} == set(ids)
@@ -83,6 +84,12 @@ def test_only_some_faults(tmp_path: Path) -> None:
     text = "faults: all\ncross:\n  - {fault: leaky_exit, nesting: [flat]}\n"
     assert {one.fault for one in plan(tmp_path, text, ("scale_doubled",)).seeded} == {"scale_doubled"}
     assert len(plan(tmp_path, text, ("leaky_exit",)).seeded) == 2
+
+
+def test_faults_of_the_front_have_no_cell(tmp_path: Path) -> None:
+    selftest = plan(tmp_path, "faults: all\n", ("lost_cell", "leaky_exit"))
+    assert [one.name for one in selftest.front] == ["lost_cell"]
+    assert {one.fault for one in selftest.seeded} == {"leaky_exit"}
 
 
 def test_a_fault_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

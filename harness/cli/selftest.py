@@ -12,10 +12,9 @@ from rich.console import Console
 
 from harness.cli.errors import NothingToRun, UsageError
 from harness.cli.option import Option, Settings, parse
-from harness.cli.output import console_for, progress_for, verbosity_of
+from harness.cli.output import console_for, verbosity_of
 from harness.cli.run import refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
-from harness.faults import FAULTS
 from harness.plan import PlanError
 from harness.plan.nearest import nearest
 from harness.registry import LoadError
@@ -24,17 +23,17 @@ from harness.report.progress import is_ascii
 from harness.report.store import write_text_atomically
 from harness.run import run_dir
 from harness.run.environment import now, of_run
-from harness.run.finish import INTERNAL_ERROR, finish
+from harness.run.finish import INTERNAL_ERROR
 from harness.run.gpus import visible_gpus
 from harness.run.plan_file import RunPlan, write_plan
-from harness.run.reconcile import Reconciled
-from harness.run.rounds import Interrupts
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
-from harness.run.supervise import Observer, Supervisor
 from harness.run.worker_count import place_workers
-from harness.selftest.outcome import Outcome, as_expected, exit_code_of, outcome_of
+from harness.selftest.front_outcomes import CELL
+from harness.selftest.models import registered
+from harness.selftest.outcome import exit_code_of, outcome_of
 from harness.selftest.plan import Seeded, Selftest, plan_selftest
 from harness.selftest.render import FILE, as_json, plan_lines, put_end, put_outcomes
+from harness.selftest.run import carried_out
 
 DEFAULT_FILE = "selftest.yaml"
 # One fault hangs, and is waited for this long; an ordinary cell takes seconds.
@@ -85,17 +84,19 @@ def main(arguments: Sequence[str]) -> int:
     if settings["plan"]:
         page = Page(console.width, ascii_only=is_ascii(console))
         plan_lines(page, [(one.fault, one.caught_by, one.cell.id) for one in selftest.seeded])
+        plan_lines(page, [(one.name, one.caught_by, CELL) for one in selftest.front])
         _print(console, page)
         return 0
-    if not chosen.seeded:
+    if not chosen.seeded and not chosen.front:
         raise NothingToRun(f"no fault can be shown here: {', '.join(sorted(set(absent.values())))}")
     return _run(selftest, chosen, absent, settings, arguments, console)
 
 
 def _planned(settings: Settings) -> Selftest:
-    wrong = [name for name in settings["faults"] if ":" not in name and name not in FAULTS]
+    known = registered()
+    wrong = [name for name in settings["faults"] if ":" not in name and name not in known]
     if wrong:
-        near = nearest(wrong[0], FAULTS)
+        near = nearest(wrong[0], known)
         raise UsageError(f"--fault {wrong[0]}: no such fault" + (f" (did you mean {near}?)" if near else ""))
     # A fault of the user's own, as in workers: they are started with "python -m", which looks there too.
     sys.path.append(os.getcwd())
@@ -122,46 +123,25 @@ def _run(
     plan = _run_plan(chosen, settings, arguments)
     directory = _directory(plan, settings["report_dir"] or f"{run_dir.DEFAULT_ROOT}/selftest-{plan.run_id}")
     verbosity = verbosity_of(settings)
-    supervisor, state = _carried_out(plan, directory, chosen, console, min(verbosity, 0))
-    results = {result.id: result for result in state.results}
-    outcomes = [outcome_of(one, results, absent.get(one.cell.id, "")) for one in selftest.seeded]
-    code, meaning = exit_code_of(outcomes, interrupted=supervisor.stopped, internal=bool(state.faults))
-    seconds = time.monotonic() - began
-    facts = {"selftest": selftest.path, "exit_code": code, "exit_reason": meaning, "seconds": round(seconds, 1)}
     try:
-        where = _written(supervisor, state, outcomes, facts)
+        ran = carried_out(plan, directory, chosen, console, min(verbosity, 0))
+        outcomes = [outcome_of(one, ran.results, absent.get(one.cell.id, "")) for one in selftest.seeded]
+        outcomes += ran.front
+        code, meaning = exit_code_of(outcomes, interrupted=ran.interrupted, internal=bool(ran.problems))
+        if ran.problems:
+            meaning = f"{meaning}: {ran.problems[0]}"
+        seconds = time.monotonic() - began
+        facts = {"selftest": selftest.path, "exit_code": code, "exit_reason": meaning, "seconds": round(seconds, 1)}
+        write_text_atomically(ran.directory / FILE, [as_json(outcomes, facts)])
     except OSError as error:
         why = why_unwritable(directory.work.parent, error)
-        print(f"error: the reports could not be written: {why}", file=sys.stderr)
+        print(f"error: the selftest could not be written: {why}", file=sys.stderr)
         return INTERNAL_ERROR
     page = Page(console.width, ascii_only=is_ascii(console))
     put_outcomes(page, outcomes, verbosity=verbosity)
-    put_end(page, outcomes, seconds, code, meaning, where)
+    put_end(page, outcomes, seconds, code, meaning, str(ran.directory))
     _print(console, page)
     return code
-
-
-def _carried_out(
-    plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int
-) -> tuple[Supervisor, Reconciled]:
-    """The run itself; progress counts a fault that was caught as what was wanted."""
-    by_cell = {one.cell.id: one for one in selftest.seeded}
-    interactive = plan.workers == 0
-    with Interrupts() as interrupts:
-        order = [cell.id for cell in plan.cells]
-        supervisor = Supervisor(directory, plan, order, plan.workers, interactive=interactive, interrupts=interrupts)
-        with progress_for(console, len(plan.cells), verbosity, interactive=interactive) as progress:
-            supervisor.observer = Observer(
-                progress.started, lambda result: progress.finished(as_expected(result, by_cell)), progress.note
-            )
-            try:
-                state = supervisor.complete()
-            except OSError as error:
-                raise UsageError(why_unwritable(directory.work.parent, error)) from error
-    if supervisor.usage_error:
-        run_dir.discard(directory)
-        raise UsageError(supervisor.usage_error)
-    return supervisor, state
 
 
 def _run_plan(selftest: Selftest, settings: Settings, arguments: Sequence[str]) -> RunPlan:
@@ -196,22 +176,6 @@ def _directory(plan: RunPlan, report_dir: str) -> RunDir:
     except OSError as error:
         raise UsageError(why_unwritable(directory.work.parent, error)) from error
     return directory
-
-
-def _written(
-    supervisor: Supervisor, state: Reconciled, outcomes: Sequence[Outcome], facts: Mapping[str, object]
-) -> str:
-    """Write the selftest's own file and every report of the run beneath; returns where."""
-    write_text_atomically(supervisor.run.work / FILE, [as_json(outcomes, facts)])
-    finished = finish(
-        supervisor.run,
-        supervisor.plan,
-        state,
-        rounds=len(supervisor.ends),
-        interrupted=supervisor.stopped,
-        stuck=supervisor.stuck,
-    )
-    return str(finished.directory)
 
 
 def _print(console: Console, page: Page) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from harness.faults import FAULTS, path_of
+from harness.faults import FAULTS, FRONT_FAULTS, path_of
 from harness.plan.axes import AxisChoices
 from harness.plan.errors import MatrixErrors
 from harness.plan.explain import explain
@@ -22,9 +22,14 @@ from harness.plan.yamlfile import YamlMap
 ALL = "all"
 
 
+def registered() -> tuple[str, ...]:
+    """Names of every seeded fault, those of the front last."""
+    return (*sorted(FAULTS), *sorted(FRONT_FAULTS))
+
+
 def _check_fault(name: str) -> str:
-    if path_of(name) is None:
-        message, near = unknown("fault", name, FAULTS)
+    if path_of(name) is None and name not in FRONT_FAULTS:
+        message, near = unknown("fault", name, registered())
         raise problem(message if near else f"unknown fault {quoted(name)} (unregistered: package.module:FAULT)", near)
     return name
 
@@ -40,17 +45,24 @@ def _spread(value: object) -> object:
         raise errors_at([(f"expected a fault's name, got {describe(value[i])}", (i,), value[i], None) for i in wrong])
     if ALL not in value:
         return value
-    return [*sorted(FAULTS), *(name for name in value if name != ALL and name not in FAULTS)]
+    known = registered()
+    return [*known, *(name for name in value if name != ALL and name not in known)]
 
 
 FaultName = Annotated[Text, AfterValidator(_check_fault)]
 FaultNames = Annotated[list[FaultName], BeforeValidator(_spread), Field(min_length=1)]
 
 
+def _check_crossable(name: str) -> str:
+    if name in FRONT_FAULTS:
+        raise problem(f"{name} is a fault of the harness's front: it has no cell")
+    return name
+
+
 class CrossEntry(AxisChoices):
     """Further cells in which one fault must show: its own cell with these axis values in place of its own."""
 
-    fault: FaultName
+    fault: Annotated[FaultName, AfterValidator(_check_crossable)]
     caught_by: Text = absent("the check that must turn red there; default: the one that the fault names")
 
 

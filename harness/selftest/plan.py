@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.faults import FRONT_FAULTS
 from harness.faults.cell import crossed
 from harness.faults.fault import Fault
+from harness.faults.front import FrontFault
 from harness.plan.errors import MatrixError, MatrixErrors
 from harness.plan.yamlfile import YamlMap
 from harness.providers.load import load_fault
+from harness.registry import load
 from harness.selftest.models import CrossEntry, axes_of, read_selftest
 from harness.types import Cell
 
@@ -34,10 +37,11 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Selftest:
-    """``path``: the file as it was found."""
+    """``path``: the file as it was found; ``front``: faults of the harness's own front, which have no cell."""
 
     path: str
     seeded: tuple[Seeded, ...]
+    front: tuple[FrontFault, ...] = ()
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -54,7 +58,9 @@ def plan_selftest(path: str | Path, only: Sequence[str] = ()) -> Selftest:
         LoadError: a fault's module can't be imported.
     """
     model, data, file = read_selftest(path)
-    names = only or model.faults
+    wanted = only or model.faults
+    names = [name for name in wanted if name not in FRONT_FAULTS]
+    front = tuple(load(FRONT_FAULTS[name]) for name in wanted if name in FRONT_FAULTS)
     faults = {name: load_fault(name) for name in [*names, *(entry.fault for entry in model.cross)]}
     errors: list[MatrixError] = []
     seeded = [one for name in names for one in _own(name, faults[name], file, errors)]
@@ -63,7 +69,7 @@ def plan_selftest(path: str | Path, only: Sequence[str] = ()) -> Selftest:
             seeded += _crossed(entry, index, faults[entry.fault], data, errors)
     if errors:
         raise MatrixErrors(errors)
-    return Selftest(file, _distinct(seeded))
+    return Selftest(file, _distinct(seeded), front)
 
 
 def _own(name: str, fault: Fault, file: str, errors: list[MatrixError]) -> Iterable[Seeded]:

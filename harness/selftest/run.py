@@ -1,0 +1,85 @@
+"""The run beneath a selftest: cells as in any run, then the faults of the front, and where it all stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.cli.errors import UsageError
+from harness.cli.output import progress_for
+from harness.run import run_dir
+from harness.run.finish import finish
+from harness.run.plan_file import RunPlan
+from harness.run.reconcile import Reconciled
+from harness.run.rounds import Interrupts
+from harness.run.run_dir import RunDir
+from harness.run.supervise import Observer, Supervisor
+from harness.selftest.front_outcomes import front_outcomes
+from harness.selftest.outcome import Outcome, as_expected
+from harness.selftest.plan import Selftest
+from harness.types import CellResult
+
+FRONT = "front"  # directory of the runs that a fault of the front had broken
+
+
+@dataclass(frozen=True)
+class Ran:
+    """``problems``: what was wrong with the run itself; ``directory``: where its reports stand."""
+
+    results: Mapping[str, CellResult]
+    front: tuple[Outcome, ...]
+    directory: Path
+    interrupted: bool
+    problems: tuple[str, ...]
+
+
+def carried_out(plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int) -> Ran:
+    """Run every cell of ``plan`` and every fault of the front, write the reports of the run, and publish them.
+
+    Raises:
+        OSError: the directory can't be written; what was recorded stays under its temporary name.
+        UsageError: a case file or a fault can't be imported by a worker; nothing is left behind.
+    """
+    with Interrupts() as interrupts:
+        supervisor, state = _cells(plan, directory, selftest, console, verbosity, interrupts)
+        if supervisor.usage_error:
+            run_dir.discard(directory)
+            raise UsageError(supervisor.usage_error)
+        front: list[Outcome] = []
+        if selftest.front and not supervisor.stopped:
+            place = directory.work / FRONT
+            front = front_outcomes(selftest.front, place, workers=plan.workers, timeout=plan.timeout)
+    finished = finish(
+        supervisor.run,
+        supervisor.plan,
+        state,
+        rounds=len(supervisor.ends),
+        interrupted=supervisor.stopped,
+        stuck=supervisor.stuck,
+    )
+    audited = [str(finding) for finding in finished.info.audit.findings] if finished.info.audit else []
+    return Ran(
+        {result.id: result for result in state.results},
+        tuple(front),
+        finished.directory,
+        supervisor.stopped,
+        (*state.faults, *audited),
+    )
+
+
+def _cells(
+    plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int, interrupts: Interrupts
+) -> tuple[Supervisor, Reconciled]:
+    """The run's cells; progress counts a fault that was caught as what was wanted."""
+    by_cell = {one.cell.id: one for one in selftest.seeded}
+    interactive = plan.workers == 0
+    order = [cell.id for cell in plan.cells]
+    supervisor = Supervisor(directory, plan, order, plan.workers, interactive=interactive, interrupts=interrupts)
+    with progress_for(console, len(plan.cells), verbosity, interactive=interactive) as progress:
+        supervisor.observer = Observer(
+            progress.started, lambda result: progress.finished(as_expected(result, by_cell)), progress.note
+        )
+        return supervisor, supervisor.complete()
