@@ -24,6 +24,7 @@ CASES: Mapping[str, CaseEntry] = {
             "zero_weight",
             "zero_gradient",
             "huge",
+            "largest_last",
             "tiny",
             "scale_overflow",
             "infinite",

@@ -5,6 +5,9 @@ whole result into NaN; a huge value that counts as infinite; a NaN that vanishes
 
 What is zero in a weight or in a gradient comes about as in training: a layer initialised with zeros, positions masked
 out of the loss.
+
+``largest_last``: the largest element of input, weights and gradients is their very last, where a reduction that stops
+short of it doesn't look; anywhere else most elements could be left out without a trace.
 """
 
 from __future__ import annotations
@@ -81,6 +84,10 @@ EDGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "scale_overflow": _scale_overflow,
 }
 ZERO_WEIGHT, ZERO_GRADIENT = "zero_weight", "zero_gradient"
+LARGEST_LAST = "largest_last"
+# More than normal data and weights hold, and a factor that makes nearly every gradient the largest. The last element of
+# the result, 8 * 8 * 8 * 64, is still a number of float16.
+LARGEST, LARGEST_FACTOR = 8.0, 64.0
 # Results that are not finite can't be held to bounds: the program's own batches are ordinary, and probes state what
 # must become of these.
 UNBOUNDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"infinite": _infinite, "nan": _nan}
@@ -101,6 +108,18 @@ def _forward(ctx: CaseContext, layers: Layers) -> Callable[..., torch.Tensor]:
 def _mask(like: torch.Tensor) -> torch.Tensor:
     """Ones, but for a block of 128 x 128 and a row: what they mask has a gradient of zero."""
     return _zero_row(_zero_block(torch.ones_like(like)))
+
+
+def _last(x: torch.Tensor, value: float) -> torch.Tensor:
+    x[-1, -1] = value
+    return x
+
+
+def enlarge_last_weights(model: torch.nn.Module) -> None:
+    """The last element of each weight becomes its largest."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            _last(parameter, LARGEST)
 
 
 def forget_first_weight(model: torch.nn.Module) -> None:
@@ -217,6 +236,8 @@ def build(ctx: CaseContext) -> Program:
 
     def make_inputs(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         x = draw(ctx.axes.data, (rows, in_features), generator, ctx.dtype, ctx.device)
+        if variant == LARGEST_LAST:
+            return _last(x, LARGEST).requires_grad_(True), _last(torch.ones_like(x), LARGEST_FACTOR)
         x = EDGES.get(variant, _ordinary)(x).requires_grad_(True)
         return (x, _mask(x.detach())) if variant == ZERO_GRADIENT else (x,)
 
@@ -226,7 +247,7 @@ def build(ctx: CaseContext) -> Program:
         recipes=lambda: (ctx.provider.recipe(recipe),),
         make_inputs=make_inputs,
         exact_inputs=True,
-        update=forget_first_weight if variant == ZERO_WEIGHT else None,
+        update={ZERO_WEIGHT: forget_first_weight, LARGEST_LAST: enlarge_last_weights}.get(variant),
         probes=probes,
         expects=Expects(fp8_linears=(recipe.label,) * 2, steps=STEPS),
     )

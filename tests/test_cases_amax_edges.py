@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from cases import CASES, amax_edges
-from cases.amax_edges import EDGES, EMPTY, UNBOUNDED, ZERO_GRADIENT, ZERO_WEIGHT, bad_lines, same_but_for_nan
+from cases.amax_edges import (
+    EDGES,
+    EMPTY,
+    LARGEST_LAST,
+    UNBOUNDED,
+    ZERO_GRADIENT,
+    ZERO_WEIGHT,
+    bad_lines,
+    same_but_for_nan,
+)
 from harness.program import CaseContext
 from harness.providers.load import loaded_provider
 from harness.providers.protocol import Operand, TapRecord
@@ -31,7 +40,8 @@ def record(scale: float, format: str = "e4m3", whole: float | None = None) -> Ta
 
 
 def test_every_variant_is_one_of_these() -> None:
-    assert set(CASES["amax_edges"].variants) == {*EDGES, *UNBOUNDED, EMPTY, ZERO_WEIGHT, ZERO_GRADIENT}
+    others = {EMPTY, LARGEST_LAST, ZERO_WEIGHT, ZERO_GRADIENT}
+    assert set(CASES["amax_edges"].variants) == {*EDGES, *UNBOUNDED, *others}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -119,10 +129,21 @@ def test_batches_are_those_of_the_variant(variant: str) -> None:
     with loaded_provider(axes.provider) as loaded:
         program = amax_edges.build(CaseContext(loaded.provider, axes, None, torch.device("cpu"), torch.bfloat16))
     batch = program.make_inputs(torch.Generator().manual_seed(0))
-    assert len(batch) == (2 if variant == ZERO_GRADIENT else 1)
+    assert len(batch) == (2 if variant in (ZERO_GRADIENT, LARGEST_LAST) else 1)
     assert bool(torch.isfinite(batch[0]).all())  # what is not finite comes in the probes alone
-    assert (program.update is not None) is (variant == ZERO_WEIGHT)
+    assert (program.update is not None) is (variant in (ZERO_WEIGHT, LARGEST_LAST))
     assert (program.probes is not None) is (variant in {*UNBOUNDED, EMPTY})
+
+
+def test_the_largest_element_is_the_last_one_of_each_operand() -> None:
+    axes = Axes("amax_edges", Spec("reference"), Spec("float8_current_scaling"), variant=LARGEST_LAST)
+    with loaded_provider(axes.provider) as loaded:
+        program = amax_edges.build(CaseContext(loaded.provider, axes, None, torch.device("cpu"), torch.bfloat16))
+    x, mask = program.make_inputs(torch.Generator().manual_seed(0))
+    assert program.update is not None
+    program.update(program.model)
+    for tensor in (x, mask, *program.model.parameters()):
+        assert int(tensor.abs().argmax()) == tensor.numel() - 1
 
 
 def test_float16_has_no_scale_beyond_float32() -> None:

@@ -101,6 +101,28 @@ def test_storage_sees_a_tensor_compared_with_itself(good: Observations) -> None:
     assert view.check == "numerics.storage"
 
 
+def held_in(good: Observations, *storages: torch.Tensor, stated: bool = True) -> Bench:
+    """``good`` with as many eager steps as ``storages``, each returned in one of them."""
+    assert good.eager is not None
+    assert good.expects is not None
+    steps = tuple(replace(good.eager.steps[0], returned=storage) for storage in storages)
+    eager = replace(good.eager, steps=steps)
+    obs = replace(good, eager=eager, eager_again=None, expects=replace(good.expects, stated=stated))
+    return Bench(obs, axes_for(nesting="flat"))
+
+
+def test_storage_sees_a_result_that_the_next_call_overwrites(good: Observations) -> None:
+    workspace = torch.zeros(4, 4)
+    (finding,) = check_storage(held_in(good, workspace, workspace.view(-1)[4:]))
+    assert finding.got == "one storage for those of eager step 0 and eager step 1"
+
+
+def test_storage_accepts_results_that_lie_apart_and_a_buffer_of_a_users_own_module(good: Observations) -> None:
+    workspace = torch.zeros(4, 4)
+    assert check_storage(held_in(good, workspace, workspace.clone())) == []
+    assert check_storage(held_in(good, workspace, workspace, stated=False)) == []
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_eager_means_bits_where_the_graph_is_the_same_operations(good: Observations, backend: str) -> None:
     changed = grad(good, "input0")

@@ -98,6 +98,19 @@ def test_step_gives_output_and_every_gradient_as_copies(program: Program) -> Non
     assert not step.output.requires_grad
 
 
+def test_step_keeps_the_output_itself_where_it_lies(program: Program) -> None:
+    given: list[torch.Tensor] = []
+
+    def forward(*args: object) -> torch.Tensor:
+        given.append(program.forward(*args))
+        return given[0]
+
+    step = run_step(program, Batches(program, AXES), 0, forward)
+    assert step.returned is not None
+    assert step.returned.data_ptr() == given[0].data_ptr() != step.output.data_ptr()
+    assert not step.returned.requires_grad
+
+
 def test_gradients_do_not_add_up_over_steps(program: Program) -> None:
     batches = Batches(program, AXES)
     first = run_step(program, batches, 0, program.forward)

@@ -32,6 +32,19 @@ class Given:
         result: torch.Tensor = (self.a.source @ self.b.source.to(self.a.source.dtype).t()).to(self.out_dtype)
         return result
 
+    def values(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the operands' codes and scales stand for, float64."""
+        return _values(self.a), _values(self.b)
+
+    def show(self, output: torch.Tensor) -> torch.Tensor:
+        """Give the tap these operands with ``output``, as if a kernel had returned it; ``output`` itself."""
+        from harness.fp8 import tap
+
+        if tap.active():
+            phase = "forward" if self.product == "fprop" else "backward"
+            tap.emit(tap.Product(self.recipe.key, self.product, phase, self.a, self.b, output, self.weight.data_ptr()))
+        return output
+
     def under(self, recipe: Any) -> Given:
         """The same product with both operands quantised by another recipe."""
         from harness.fp8.quantizer import quantize
@@ -41,6 +54,16 @@ class Given:
 
 
 Multiply = Callable[[Given], Any]
+
+
+def _values(operand: Any) -> torch.Tensor:
+    from harness.fp8 import formats
+    from harness.fp8.quantizer import expand_blocks
+
+    packed = operand.format == "e2m1"
+    codes = formats.e2m1_decode(formats.e2m1_unpack(operand.data)) if packed else operand.data.float()
+    values = codes.double() * expand_blocks(formats.scale_values(operand.scale), operand.block).double()
+    return values if operand.global_scale is None else values * operand.global_scale.double()
 
 
 def product_fault(
@@ -66,3 +89,25 @@ def product_fault(
         clear()
 
     return apply
+
+
+def kernel_fault(change: Callable[[Given], Given]) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault inside the kernel: it multiplies what ``change`` returns, while the tap reports what the
+    kernel was given. The product's name, recipe and layer must stay the same."""
+
+    return product_fault(lambda given, multiply: _reported(lambda: multiply(change(given)), a=given.a, b=given.b))
+
+
+def replaced(given: Given, multiply: Multiply, output: torch.Tensor) -> torch.Tensor:
+    """``output``, after the product's kernel ran for nothing: the profiler sees that kernel, the tap ``output``."""
+    _reported(lambda: multiply(given), output=output)
+    return output
+
+
+def _reported(run: Callable[[], Any], **fields: Any) -> Any:
+    """``run()``, while the tap is told ``fields`` of what it runs instead of what they are."""
+    from harness.fp8 import tap
+
+    emit = tap.emit
+    with patched(tap, "emit", lambda product: emit(dataclasses.replace(product, **fields))):
+        return run()

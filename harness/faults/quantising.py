@@ -1,16 +1,59 @@
-"""What the faults of the quantiser share: replace what ``quantize`` returns, in every operator."""
+"""What the faults of the quantiser share: replace ``quantize``, or what it returns, in every operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.faults.patching import patched
 
 if TYPE_CHECKING:
+    import torch
+
     from harness.fp8.quantizer import Quantized
+    from harness.fp8.recipe import Recipe
     from harness.providers.protocol import Provider
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an operator asks its quantiser for; ``scale`` is delayed scaling's, None elsewhere."""
+
+    source: torch.Tensor
+    role: str
+    recipe: Recipe
+    scale: torch.Tensor | None = None
+
+
+Quantise = Callable[[Asked], "Quantized"]
+
+
+def quantise_fault(
+    change: Callable[[Asked, Quantise], Quantized], *, clear: Callable[[], None] = lambda: None
+) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault that runs ``change(asked, quantise)`` in place of ``quantise(asked)``, in every format.
+
+    ``clear`` forgets what ``change`` remembers, before and after.
+    """
+
+    @contextmanager
+    def apply(provider: Provider) -> Iterator[Provider]:
+        from harness.fp8 import ops
+
+        quantize = ops.quantize  # type: ignore[attr-defined]  # looked up there by every operator
+
+        def original(asked: Asked) -> Quantized:
+            given: Quantized = quantize(asked.source, asked.role, asked.recipe, asked.scale)
+            return given
+
+        clear()
+        with patched(ops, "quantize", lambda *arguments: change(Asked(*arguments), original)):
+            yield provider
+        clear()
+
+    return apply
 
 
 def quantiser_fault(

@@ -98,7 +98,9 @@ class ToyLinear(torch.nn.Module):
             y = self._forward_delayed(flat, recipe)
         else:
             y = torch.ops.fp8ref.linear(flat, self.weight, None, None, RecipeKey(recipe.key))
-        y = y.reshape(*x.shape[:-1], self.out_features)
+        return self._add_bias(y.reshape(*x.shape[:-1], self.out_features))
+
+    def _add_bias(self, y: torch.Tensor) -> torch.Tensor:
         return y if self.bias is None else y + self.bias.to(y.dtype)
 
     def _forward_cached(self, flat: torch.Tensor, recipe: Recipe, is_first_microbatch: bool) -> torch.Tensor:

@@ -128,6 +128,11 @@ EQUALITIES: Sequence[Bound] = (
         "numerics_tap._tie_faults",
     ),
     Bound(("numerics.storage", "pairs of tensors"), "no storage in common", "numerics_program.check_storage"),
+    Bound(
+        ("numerics.storage", "results of other calls"),
+        "no result overwritten by a later call",
+        "numerics_program._overwritten",
+    ),
     Bound(("numerics.eager", "bits"), "compiled = eager (aot_eager)", "numerics_program._same"),
     Bound(("numerics.later", "bits"), "later compiled calls = eager (aot_eager)", "numerics_program._same"),
 )

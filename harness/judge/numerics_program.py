@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ from harness.judge.alpha import DECISIVE, Alpha
 from harness.judge.compare import Worst, bit_difference, first_index, norm, same_bits, within
 from harness.judge.numerics_bench import Bench, View, describe, kind_of, tensors_of
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
+from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import RunSeen
 from harness.types import Finding
 
@@ -70,9 +71,10 @@ def _structural(bad: torch.Tensor, clear: torch.Tensor) -> bool:
 
 
 def check_storage(bench: Bench) -> list[Finding]:
-    """Each run's tensors own their storage: a comparison of a tensor with itself proves nothing."""
+    """Each run's tensors own their storage: a comparison of a tensor with itself proves nothing, and a result that lies
+    where another call's does is overwritten while a user holds it."""
     runs = [(n, r) for n, r in _named_runs(bench) if r is not None]
-    findings = []
+    findings = _overwritten(bench, runs)
     for (name, run), (other_name, other) in itertools.combinations(runs, 2):
         for step, (one, two) in enumerate(zip(run.steps, other.steps, strict=False)):
             theirs = tensors_of(two)
@@ -84,6 +86,25 @@ def check_storage(bench: Bench) -> list[Finding]:
                     where = f"{describe(tensor_name)}, step {step}"
                     got = f"one storage for {name} and {other_name}"
                     findings.append(Finding("numerics.storage", "a storage of its own for each run", got, where))
+    return findings
+
+
+def _overwritten(bench: Bench, runs: Sequence[tuple[str, RunSeen]]) -> list[Finding]:
+    """Outputs, as they were returned, in one storage. A user's own module may return a buffer of its own."""
+    if bench.raw.expects is None or not bench.raw.expects.stated:
+        return []
+    held = [
+        (f"{name} step {index}", step.returned)
+        for name, run in runs
+        for index, step in enumerate(run.steps)
+        if step.returned is not None
+    ]
+    findings = []
+    for (one, first), (two, second) in itertools.combinations(held, 2):
+        bench.compared("numerics.storage", "results of other calls")
+        if _share_storage(first, second):
+            got = f"one storage for those of {one} and {two}"
+            findings.append(Finding("numerics.storage", "a storage of its own for each result", got, describe(OUTPUT)))
     return findings
 
 

@@ -161,7 +161,7 @@ def run_step(
         _backward(program, step, output, grad_output)
     if output.device.type == "cuda":
         torch.cuda.synchronize(output.device)  # an asynchronous error belongs to this step
-    seen = StepTensors(output.detach().clone(), _gradients(program, inputs))
+    seen = StepTensors(output.detach().clone(), _gradients(program, inputs), returned=output.detach())
     if program.update is None:
         return seen
     program.update(program.model)

@@ -89,11 +89,14 @@ class StepTensors:
 
     ``grads``: "input0" for the first input, parameter names ("layers.0.weight") for parameters. ``weights``: the
     parameters by name as the program's update left them; empty for a program that doesn't change its weights.
+    ``returned``: the output itself, of which ``output`` is a copy; kept as a user keeps it, so that no later call can
+    rightly use its memory. Its values may have been overwritten; only where it lies is looked at.
     """
 
     output: torch.Tensor
     grads: Mapping[str, torch.Tensor]
     weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    returned: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
