@@ -28,5 +28,6 @@ FAULT = Fault(
     breaks="operators compute under torch.autocast what they mean to compute in float32",
     caught_by="numerics.kernel",
     apply=_apply,
-    where={"case": "amp", "variant": "around"},
+    # A GPU's FP8 kernel leaves torch.autocast nothing to round; the CPU's multiplies what it has widened.
+    where={"case": "amp", "variant": "around", "arch": "cpu"},
 )
