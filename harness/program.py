@@ -84,7 +84,9 @@ class Expects:
 
     ``stated`` is False where nobody says how many graphs and which FP8 products there must be (a user's own module):
     both are shown instead of judged, but there must be some. ``ordered_backward`` is False where a step's forward runs
-    in several threads: the same products must run in backward, in whatever order.
+    in several threads: the same products must run in backward, in whatever order. ``draws`` is True where a step's own
+    computation may draw from torch's generators (dropout, a user's own module): what its first eager run moves is then
+    not held against the library.
     """
 
     fp8_linears: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class Expects:
     eager_error: str = ""
     stated: bool = True
     ordered_backward: bool = True
+    draws: bool = False
 
     def step(self, index: int, *, compiled: bool = False) -> StepExpects:
         """What step ``index`` must run in FP8."""

@@ -150,7 +150,9 @@ def _wrapped(made: Any, ctx: CaseContext, name: str) -> Program:
         forward=forward,
         recipes=lambda: (ctx.provider.recipe(ctx.axes.recipe),),
         make_inputs=inputs,
-        expects=Expects(stated=False, steps=HISTORY_STEPS if ctx.axes.recipe.name == "delayed_scaling" else STEPS),
+        expects=Expects(
+            stated=False, draws=True, steps=HISTORY_STEPS if ctx.axes.recipe.name == "delayed_scaling" else STEPS
+        ),
         drive=drive,
         exact_inputs=exact,
     )

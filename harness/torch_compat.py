@@ -578,3 +578,172 @@ def clear_dynamo_counters() -> None:
     from torch._dynamo.utils import counters  # 2.11, 2.13, 2.14
 
     counters.clear()
+
+
+# --- torch's own state, taken and put back (harness/observe/torch_settings.py) --------------------------------------
+
+_DISPATCH_FLAGS = (  # 2.13, 2.14
+    "_is_in_torch_dispatch_mode",
+    "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)
+_HOOK_PREFIX = "_global_"
+
+
+def dispatch_stack() -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...]]:
+    """The active dispatch modes, outermost first, and torch's flags by which Dynamo knows of them."""
+    from torch.utils import _python_dispatch as module  # 2.11, 2.13, 2.14
+
+    flags = tuple((name, getattr(module, name)) for name in _DISPATCH_FLAGS if hasattr(module, name))
+    return tuple(module._get_current_dispatch_mode_stack()), flags
+
+
+def set_dispatch_stack(stack: tuple[tuple[Any, ...], tuple[tuple[str, bool], ...]]) -> None:
+    """Make ``stack``, as :func:`dispatch_stack` gave it, the active one; no mode is entered or left by it."""
+    from torch.utils import _python_dispatch as module  # 2.11, 2.13, 2.14
+
+    modes, flags = stack
+    for _ in range(torch._C._len_torch_dispatch_stack()):  # 2.11, 2.13, 2.14
+        torch._C._pop_torch_dispatch_stack(None)
+    for mode in modes:
+        torch._C._push_on_torch_dispatch_stack(mode)
+    for name, value in flags:
+        setattr(module, name, value)
+    tell_guards = getattr(module, "set_is_in_mode_without_ignore_compile_internals", None)  # 2.13, 2.14
+    if tell_guards is not None:
+        tell_guards(dict(flags)[_DISPATCH_FLAGS[-1]])
+
+
+def function_stack() -> tuple[Any, ...]:
+    """The active function modes, outermost first; then the default device's own mode, and the device in force."""
+    from torch.overrides import _get_current_function_mode_stack  # 2.11, 2.13, 2.14
+    from torch.utils import _device  # 2.11, 2.13, 2.14
+
+    modes = tuple(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
+    return modes, getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), _device.CURRENT_DEVICE
+
+
+def set_function_stack(stack: tuple[Any, ...]) -> None:
+    """Make ``stack``, as :func:`function_stack` gave it, the active one; no mode is entered or left by it."""
+    from torch.overrides import _pop_mode, _push_mode  # 2.11, 2.13, 2.14
+    from torch.utils import _device  # 2.11, 2.13, 2.14
+
+    modes, of_default, device = stack
+    for _ in range(torch._C._len_torch_function_stack()):  # 2.11, 2.13, 2.14
+        _pop_mode()  # type: ignore[no-untyped-call]
+    for mode in modes:
+        _push_mode(mode)  # type: ignore[no-untyped-call]
+    torch._GLOBAL_DEVICE_CONTEXT.device_context = of_default
+    _device.CURRENT_DEVICE = device
+
+
+def saved_tensors_hooks() -> tuple[tuple[Any, ...], str | None]:
+    """The default hooks on saved tensors, outermost first, and the text that forbids hooks (None: they are allowed)."""
+    autograd: Any = torch._C._autograd  # all of its names below: 2.11, 2.13, 2.14
+    hooks: list[Any] = []
+    while autograd._top_saved_tensors_default_hooks(True) is not None:
+        hooks.append(autograd._top_saved_tensors_default_hooks(True))
+        autograd._pop_saved_tensors_default_hooks()
+    forbidden = autograd._saved_tensors_hooks_get_disabled_error_message()
+    found = tuple(reversed(hooks)), forbidden
+    if hooks:
+        set_saved_tensors_hooks(found)
+    return found
+
+
+def set_saved_tensors_hooks(found: tuple[tuple[Any, ...], str | None]) -> None:
+    """Make the hooks that :func:`saved_tensors_hooks` gave the only ones."""
+    autograd: Any = torch._C._autograd  # all of its names below: 2.11, 2.13, 2.14
+    hooks, forbidden = found
+    while autograd._top_saved_tensors_default_hooks(True) is not None:
+        autograd._pop_saved_tensors_default_hooks()
+    autograd._saved_tensors_hooks_enable()
+    for pack, unpack in hooks:
+        autograd._push_saved_tensors_default_hooks(pack, unpack)
+    if forbidden is not None:
+        autograd._saved_tensors_hooks_disable(forbidden)
+
+
+def module_hooks() -> Mapping[str, Any]:
+    """Hooks on every module there is, by kind ("forward_hooks"): what torch's ``register_module_*`` have added.
+
+    Kinds are dictionaries (copies), and one flag of torch's own: whether backward hooks are full ones.
+    """
+    import torch.nn.modules.module as module
+
+    found = {name: value for name, value in vars(module).items() if name.startswith(_HOOK_PREFIX)}  # 2.11, 2.13, 2.14
+    return {
+        name.removeprefix(_HOOK_PREFIX): type(value)(value) if isinstance(value, dict) else value
+        for name, value in found.items()
+    }
+
+
+def set_module_hooks(hooks: Mapping[str, Any]) -> None:
+    """Make the hooks that :func:`module_hooks` gave the only ones."""
+    import torch.nn.modules.module as module
+
+    for kind, value in hooks.items():
+        name = f"{_HOOK_PREFIX}{kind}"
+        if isinstance(value, dict):  # torch and its users hold on to the dictionary itself
+            live = getattr(module, name)
+            live.clear()
+            live.update(value)
+        else:
+            setattr(module, name, value)
+
+
+def enter_inference_mode(on: bool) -> Any:
+    """Switch inference mode for as long as the guard that is returned lives; gradients follow it."""
+    guard = torch._C._InferenceMode(on)  # 2.11, 2.13, 2.14
+    guard.__enter__()  # type: ignore[no-untyped-call]
+    return guard
+
+
+def set_multithreaded_backward(on: bool) -> None:
+    """Whether backward uses a thread for each device."""
+    torch._C._set_multithreading_enabled(on)  # 2.11, 2.13, 2.14
+
+
+def autograd_compiler() -> tuple[Any, ...]:
+    """What compiled autograd is set to: its compiler, and torch's own notes of it."""
+    from torch._dynamo import compiled_autograd as module  # 2.11, 2.13, 2.14
+
+    compiler: Any = (None, False)
+    if module.compiled_autograd_enabled:  # 2.13, 2.14; there is no getter, and a setter that a running backward forbids
+        compiler = torch._C._dynamo.compiled_autograd.set_autograd_compiler(None, False)  # 2.11, 2.13, 2.14
+        torch._C._dynamo.compiled_autograd.set_autograd_compiler(*compiler)
+    names = ("compiled_autograd_enabled", "compiled_autograd_enabled_force_eager", "active_disable_ctx", "depth")
+    return compiler, tuple((name, getattr(module, name)) for name in names if hasattr(module, name))  # 2.13, 2.14
+
+
+def set_autograd_compiler(found: tuple[Any, ...]) -> None:
+    """Set compiled autograd to what :func:`autograd_compiler` gave."""
+    from torch._dynamo import compiled_autograd as module  # 2.11, 2.13, 2.14
+
+    compiler, notes = found
+    torch._C._dynamo.compiled_autograd.set_autograd_compiler(*compiler)  # 2.11, 2.13, 2.14
+    for name, value in notes:
+        setattr(module, name, value)
+
+
+def stance_in_force() -> Any:
+    """Torch's own object for the stance of torch.compile."""
+    from torch._dynamo import eval_frame  # 2.11, 2.13, 2.14
+
+    return eval_frame._stance
+
+
+def set_stance_in_force(stance: Any) -> None:
+    """Put ``stance``, as :func:`stance_in_force` gave it, in force."""
+    from torch._dynamo import eval_frame  # 2.11, 2.13, 2.14
+
+    eval_frame._set_stance(stance)
+
+
+def set_compile_config(settings: Mapping[str, Any]) -> None:
+    """Set settings of :func:`compile_config` for good; those that this torch hasn't got are passed by."""
+    modules = _config_modules()
+    for name, value in settings.items():
+        module, _, key = name.partition(".")
+        if hasattr(modules[module], key):
+            setattr(modules[module], key, value)

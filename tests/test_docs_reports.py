@@ -10,6 +10,7 @@ import pytest
 
 from cases import CASES
 from harness.catalogue import checks
+from harness.cli.main import COMMANDS
 from harness.faults import FAULTS
 from harness.faults.fault import Fault
 from harness.program import Case
@@ -152,10 +153,12 @@ def problems_of(answer: str) -> Iterator[str]:
 
 
 def is_known(name: str) -> bool:
-    """True for a case, a variant of a case, a fault, a check, a file, or one of WORDS."""
+    """True for a case, a variant of a case, a fault, a check, a file, a command, or one of WORDS."""
     case, _, variant = name.removesuffix("]").partition("[")
     if case in CASES:
         return not variant or variant in CASES[case].variants
+    if name.startswith("runner.py "):
+        return name.removeprefix("runner.py ") in COMMANDS
     return name in FAULTS or name in checks() or name in WORDS or ("/" in name and (ROOT / name).is_file())
 
 
@@ -175,6 +178,8 @@ def test_every_answer_holds(reports: list[str], answer: str) -> None:
         ("**run**: somewhere", "run by no case"),
         ("**held**: `tests/test_nothing.py`", "unknown name tests/test_nothing.py"),
         ("**held**: by care", "held by no file"),
+        ("**held**: `runner.py selftests`", "unknown name runner.py selftests"),
+        ("**held**: `runner.py selftest`", "held by no file"),
         ("**no**", "no without a reason"),
         ("yes", "no status"),
     ],

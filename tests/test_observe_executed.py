@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from harness.observe import evidence
+from harness.observe.executed import rounds_at_random
 from harness.observe.types import CallSeen, RunSeen
-from harness.types import Axes, Raises
+from harness.program import Program
+from harness.types import Axes, Raises, Spec
 from tests.support import fake_provider
 from tests.support.fake_provider import STATE, FakeProvider, NoCompile, Recipe, autocast, flat
 from tests.support.observing import REFUSAL, Region, axes, broken_region, observe, with_layers
@@ -284,15 +287,47 @@ def test_torch_state_left_open_is_named() -> None:
         pass
 
 
-def test_program_with_dropout_may_move_the_generators() -> None:
-    def dropping(region: Region, layers: torch.nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
-        with region():
-            return torch.nn.functional.dropout(layers[0](x), 0.5)
+def dropping(region: Region, layers: torch.nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    with region():
+        return torch.nn.functional.dropout(layers[0](x), 0.5)
 
-    obs = observe(axes(backend="eager"), body=with_layers(dropping))
+
+def drawing(program: Program) -> Program:
+    return replace(program, expects=replace(program.expects, draws=True))
+
+
+def test_program_with_dropout_that_says_so_may_move_the_generators() -> None:
+    obs = observe(axes(backend="eager"), body=with_layers(dropping), changes=drawing)
     assert obs.state_diffs == ()
     assert obs.notes == ("the program draws random numbers: generator states are not compared",)
     assert _equal(obs.eager, obs.eager_again)
+
+
+def test_generators_moved_by_a_program_that_says_nothing_are_a_difference() -> None:
+    obs = observe(axes(backend="eager"), body=with_layers(dropping))
+    moments = {d.moment for d in obs.state_diffs if d.key == "torch.rng.cpu"}
+    assert {"after eager", "after eager again", "after compile", "after the steady calls"} <= moments
+    assert obs.notes == ()
+
+
+@pytest.mark.parametrize("seed", [0, 5])  # 5 is the cell's own
+def test_generators_that_are_seeded_anew_are_a_difference(seed: int) -> None:
+    def seeding(region: Region, layers: torch.nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+        if not torch.compiler.is_compiling():
+            torch.manual_seed(seed)
+        with region():
+            return layers[0](x)  # type: ignore[no-any-return]
+
+    obs = observe(axes(backend="eager", seed=5), body=with_layers(seeding))
+    assert ("after eager", "torch.rng.cpu") in {(d.moment, d.key) for d in obs.state_diffs}
+
+
+def test_a_recipe_that_rounds_at_random_may_draw() -> None:
+    asked = Spec("nvfp4_block_scaling", (("disable_stochastic_rounding", False),))
+    switched_off = Spec("nvfp4_block_scaling", (("disable_stochastic_rounding", True),))
+    assert rounds_at_random(asked)
+    assert not rounds_at_random(switched_off)
+    assert not rounds_at_random(Spec("nvfp4_block_scaling"))
 
 
 def test_generators_moved_under_compile_only_are_a_difference() -> None:

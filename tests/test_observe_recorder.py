@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from harness.observe.recorder import Recorder
+from harness.observe.state import diff, torch_state
 from tests.support.fake_provider import STATE, FakeProvider
+from tests.test_observe_state import LEAKS
+
+BEFORE = torch_state()
 
 
 @pytest.fixture
@@ -90,6 +97,33 @@ def test_generators_moved_later_only_are_a_difference(recorder: Recorder) -> Non
         torch.rand(1)
     assert [item.key for item in recorder.diffs] == ["torch.rng.cpu"]
     assert recorder.notes == []
+
+
+@pytest.mark.parametrize("name", ["flop counter", "fake tensors", "default device", "inference mode"])
+def test_what_was_left_does_not_break_the_comparison_and_stays_for_the_program(
+    recorder: Recorder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading clones tensors and hashes generators: under fake tensors neither has any data."""
+    leak, keys = {**LEAKS, "fake tensors": (FakeTensorMode, {"torch.dispatch_modes"})}[name]
+    monkeypatch.setattr(recorder.provider, "snapshot", lambda: {"scale": torch.ones(2)})
+    left = contextlib.ExitStack()
+    with left:
+        with recorder.part("eager", "after eager"):
+            left.enter_context(leak())
+        states = recorder.states()
+        assert keys <= {item.key for item in recorder.diffs if item.moment == "after eager"}
+        recorder.compare_states(states, "later")
+        assert {item.moment for item in recorder.diffs} == {"after eager"}
+        assert keys <= {item.key for item in diff(BEFORE, torch_state(), "")}
+
+
+def test_unlike_what_was_found(recorder: Recorder) -> None:
+    initial = recorder.snapshot()
+    torch.rand(1)
+    assert not recorder.unlike(initial)
+    with torch.no_grad():
+        assert recorder.unlike(initial)
+    assert not recorder.unlike(initial)
 
 
 def test_reset_that_replaces_an_object_is_named_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.observe.torch_settings import ending_here
+from harness.observe.types import Observations
 from harness.types import Evidence
 from tests.support import fake_provider
 from tests.support.fake_provider import FakeProvider
-from tests.support.observing import Region, axes, observe
+from tests.support.observing import Region, axes, observe, with_layers
 
 
 def test_pinned_settings_are_recorded_and_given_back() -> None:
@@ -69,3 +73,46 @@ def test_exception_while_building() -> None:
 def test_unknown_evidence_is_an_error_of_the_caller() -> None:
     with pytest.raises(KeyError):
         observe(axes(), level=Evidence.NONE)
+
+
+class ResetsTensors(FakeProvider):
+    """Its reset reads a tensor, which nothing can under a mode that refuses every operator."""
+
+    def reset(self) -> None:
+        super().reset()
+        torch.ones(1).add(1)
+
+
+class Refusing(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError("no operator may run")
+
+
+def test_an_exception_between_parts_is_the_products_where_it_left_a_mode_active() -> None:
+    mode = Refusing()  # type: ignore[no-untyped-call]
+
+    def leaving(region: Region, layers: torch.nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+        mode.__enter__()
+        return x
+
+    def run() -> Observations:
+        return observe(axes(backend="eager"), body=with_layers(leaving), provider=ResetsTensors())
+
+    with ending_here():
+        obs = run()
+    assert {error.message for error in obs.errors} == {"no operator may run"}
+    assert "torch.dispatch_modes" in {item.key for item in obs.state_diffs}
+
+
+def test_an_exception_between_parts_is_the_harnesss_where_torch_is_as_it_was() -> None:
+    class Failing(FakeProvider):
+        resets = 0
+
+        def reset(self) -> None:
+            self.resets += 1
+            super().reset()
+            if self.resets == 3:
+                raise RuntimeError("a defect of the adapter")
+
+    with pytest.raises(RuntimeError, match="a defect of the adapter"):
+        observe(axes(backend="eager"), provider=Failing())

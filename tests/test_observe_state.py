@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from harness.observe.state import (
     ABSENT,
@@ -70,6 +71,16 @@ def _cuda_dtype(value: torch.dtype) -> None:
     torch.set_autocast_dtype("cuda", value)
 
 
+@contextlib.contextmanager
+def module_hook() -> Iterator[None]:
+    handle = torch.nn.modules.module.register_module_full_backward_hook(lambda module, inputs, outputs: None)
+    try:
+        yield
+    finally:
+        handle.remove()
+        torch.nn.modules.module._global_is_full_backward_hook = None  # removing the hook leaves it
+
+
 Leak = Callable[[], contextlib.AbstractContextManager[Any]]
 
 # What is left open -> the keys that must be named, all of them.
@@ -121,6 +132,9 @@ LEAKS: dict[str, tuple[Leak, set[str]]] = {
     ),
     "cudnn benchmark": (lambda: setting(_benchmark, True, False), {"torch.cudnn.benchmark"}),
     "cudnn deterministic": (lambda: setting(_cudnn_deterministic, True, False), {"torch.cudnn.deterministic"}),
+    "module hook": (module_hook, {"torch.module_hooks"}),
+    "flop counter": (lambda: FlopCounterMode(display=False), {"torch.dispatch_modes", "torch.module_hooks"}),
+    "denormals": (lambda: setting(torch.set_flush_denormal, True, False), {"torch.flush_denormal"}),
     "threads": (
         lambda: setting(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()),
         {"torch.threads"},
@@ -150,6 +164,12 @@ def test_leak_is_named_and_its_end_is_seen(name: str) -> None:
     assert found_keys - {"inductor.deterministic"} == keys - {"inductor.deterministic"}
     assert all(item.moment == "after eager" and item.before != item.after for item in found)
     assert diff(before, _everything(), "after eager") == ()
+
+
+def test_module_hooks_are_shown_by_kind_and_function() -> None:
+    with module_hook():
+        shown = torch_state()["torch.module_hooks"]
+    assert shown == ("backward_hooks: module_hook.<locals>.<lambda>", "is_full_backward_hook: True")
 
 
 def test_generators_are_compared_on_request() -> None:

@@ -195,6 +195,7 @@ def test_a_module_becomes_a_program_in_a_region_of_the_cells_recipe(module: str,
         program.run(Step(0, program.forward, program.recipes(), inputs))
     assert [record.recipe for record in records] == ["float8_current_scaling"]
     assert not program.expects.stated
+    assert program.expects.draws  # nobody says that it doesn't
     assert program.exact_inputs is (attribute == "drawn")
 
 

@@ -1,7 +1,6 @@
 """Compiled layers draw from torch's generator what no result shows: every later random number is another one.
 
-Real code: noise for stochastic rounding that compiled code draws although the recipe has it switched off. Where eager
-code draws too, the harness takes it for the program's own doing.
+Real code: noise for stochastic rounding that compiled code draws although the recipe has it switched off.
 """
 
 from __future__ import annotations

@@ -85,7 +85,11 @@ def _conclude(
         special = [kind for kind in map(verdict_of_error, obs.errors) if kind is not None]
         verdict = special[0] if special else verdict
         # What a user's own target returned is looked at as late as in its first step.
-        if not special and any(error.phase == "build" or error.type == "TargetError" for error in obs.errors):
+        wrong_target = any(error.type == "TargetError" for error in obs.errors)
+        # A program that was built once can't be built again under what the product has left: that is the product's.
+        spoiled = obs.expects is not None and bool(obs.state_diffs)
+        unbuilt = not spoiled and any(error.phase == "build" for error in obs.errors)
+        if not special and (wrong_target or unbuilt):
             verdict = Verdict.ERROR
     failed = {finding.check for finding in findings}
     waived = apply_waivers(verdict, judging.cell.expect.waivers, obs.arch, versions, today, failed)

@@ -19,7 +19,7 @@ from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arc
 from harness.observe.types import ErrorSeen, LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Program, Step
 from harness.providers.protocol import Provider, TapRecord
-from harness.types import Raises
+from harness.types import Raises, Spec
 
 
 def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
@@ -72,7 +72,8 @@ class _Run:
         before = other_generators()
         seen = self.eager(program, "after eager", timed="eager_s")
         is_own = bool(self.subject.axes.target)
-        self.recorder.allow_rng_of_program(others_moved=is_own and other_generators() != before)
+        if program.expects.draws or rounds_at_random(self.subject.axes.recipe):
+            self.recorder.allow_rng_of_program(others_moved=is_own and other_generators() != before)
         self.batches.draws = is_own and self.recorder.program_uses_rng
         if self.batches.draws and seen is not None:
             seen = self.eager(_built(self.subject, self.recorder), "after eager, draws seeded")
@@ -225,6 +226,11 @@ class _Run:
         with self.recorder.part("eager", "after the region that follows the refusals"):
             run_step(program, self.batches, 0, _sound(program), make_step=self._steps(compiled=False))
         return replace(obs, compile_attempts=REFUSAL_CALLS)
+
+
+def rounds_at_random(recipe: Spec) -> bool:
+    """Whether a recipe asks for stochastic rounding: the library then draws, whatever the program does."""
+    return recipe.as_dict().get("disable_stochastic_rounding") is False
 
 
 def _sound(program: Program) -> Forward:

@@ -10,7 +10,15 @@ from typing import Any
 
 from harness import torch_compat
 from harness.observe.errors import describe_error
-from harness.observe.state import RNG_PREFIX, compiler_settings, diff, provider_state, torch_state
+from harness.observe.state import (
+    RNG_PREFIX,
+    compiler_settings,
+    diff,
+    generator_states,
+    provider_state,
+    torch_state,
+)
+from harness.observe.torch_settings import as_found, read_settings
 from harness.observe.types import ErrorSeen, StateDiff
 from harness.providers.protocol import Provider
 
@@ -34,7 +42,11 @@ class Part:
 @dataclass
 class Recorder:
     """Runs parts and keeps what they leave. State is compared from the start of a part to its end, so that a leak is
-    reported where it happened and once."""
+    reported where it happened and once.
+
+    What was left stays in force for the program, as it would for a user. Whatever is read or compared *as tensors* is
+    read under ``found``, torch's settings of before the cell: a mode that was left active must not break the reading.
+    """
 
     provider: Provider
     errors: list[ErrorSeen] = field(default_factory=list)
@@ -43,6 +55,7 @@ class Recorder:
     timing: dict[str, float] = field(default_factory=dict)
     state_keys: int = 0  # of the provider, at most
     program_uses_rng: bool = False  # set once an eager run moved torch's generators: then compiled runs may too
+    found: Mapping[str, Any] = field(default_factory=lambda: read_settings(compiler=False))
     _settings: Mapping[str, Any] | None = None  # the compiler's, as last read
 
     @contextmanager
@@ -80,9 +93,11 @@ class Recorder:
     def snapshot(self, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The provider's state and torch's, generators included, and the compiler's settings: read, or as given."""
         self._settings = compiler_settings() if settings is None else settings
-        provided = provider_state(self.provider)
-        self.state_keys = max(self.state_keys, len(provided))
-        return {**provided, **torch_state(rng=True), **self._settings}
+        left = torch_state(rng=False)
+        with as_found(self.found):
+            provided = provider_state(self.provider)
+            self.state_keys = max(self.state_keys, len(provided))
+            return {**provided, **left, **generator_states(), **self._settings}
 
     @contextmanager
     def under(self, settings: Mapping[str, Any]) -> Iterator[None]:
@@ -94,22 +109,35 @@ class Recorder:
 
     def states(self) -> Mapping[str, Any]:
         """The provider's state and torch's, without generators and compiler settings: cheap enough for each step."""
-        return {**provider_state(self.provider), **torch_state(rng=False)}
+        left = torch_state(rng=False)
+        with as_found(self.found):
+            return {**provider_state(self.provider), **left}
 
     def compare_states(self, before: Mapping[str, Any], moment: str) -> None:
         """Keep what differs between ``before`` (of :meth:`states`) and now."""
-        self.diffs += diff(before, self.states(), moment)
+        after = self.states()
+        with as_found(self.found):
+            self.diffs += diff(before, after, moment)
 
     def moved(self, before: Mapping[str, Any]) -> int:
         """How many keys differ between ``before`` (of :meth:`states`) and now; none of them is kept."""
-        return len(diff(before, self.states(), "inside a region"))
+        now = self.states()
+        with as_found(self.found):
+            return len(diff(before, now, "inside a region"))
 
     def compare(self, before: Mapping[str, Any], moment: str, *, rng: bool = True) -> None:
         """Keep what differs between ``before`` and now; generators too, unless the program moves them itself."""
-        found = diff(before, self.snapshot(), moment)
+        after = self.snapshot()
+        with as_found(self.found):
+            changed = diff(before, after, moment)
         if self.program_uses_rng or not rng:
-            found = tuple(item for item in found if not item.key.startswith(RNG_PREFIX))
-        self.diffs += found
+            changed = tuple(item for item in changed if not item.key.startswith(RNG_PREFIX))
+        self.diffs += changed
+
+    def unlike(self, before: Mapping[str, Any]) -> bool:
+        """Whether something of torch's is not now as in ``before`` (a snapshot), generators and compiler aside."""
+        now = torch_state(rng=False)
+        return bool(diff({key: before[key] for key in now if key in before}, now, ""))
 
     def reset_provider(self) -> None:
         """Reset the provider; objects that compiled graphs may hold must be the same ones afterwards.
@@ -125,7 +153,8 @@ class Recorder:
         return {key: value for key, value in provider_state(self.provider).items() if key.endswith(".id")}
 
     def allow_rng_of_program(self, *, others_moved: bool = False) -> None:
-        """Called after the first eager run: generators that it moved are the program's own doing, not a leak.
+        """Called after the first eager run of a program that says it may draw: generators that it moved are the
+        program's own doing, not a leak.
 
         ``others_moved``: it moved Python's or numpy's.
         """

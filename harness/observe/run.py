@@ -37,11 +37,17 @@ MAGNITUDES = (1.0, 8.0, 0.125)
 
 
 def build_program(build: Build, provider: ProgramProvider, axes: Axes) -> Program:
-    """The cell's program on ``provider``, parameters filled from the cell's seed, torch's own generators seeded."""
+    """The cell's program on ``provider``, parameters filled from the cell's seed, torch's own generators seeded.
+
+    Their state afterwards is that of no seed, least of all of one that a library would choose: seeding them anew shows.
+    """
     torch.manual_seed(axes.seed)
     program = build(provider)
     fill_parameters(program.model, axes.seed, dtype=getattr(torch, axes.dtype))
     torch.manual_seed(axes.seed)
+    torch.rand(1)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.rand(1, device="cuda")
     return program
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
+from harness.observe.errors import describe_error
 from harness.observe.executed import observe_executed
 from harness.observe.recorder import Recorder
 from harness.observe.run import Build
@@ -47,17 +49,15 @@ def observe_cell(
 
     Raises:
         KeyError: ``evidence`` is ``none``.
-        Exception: a defect of the harness, or of the provider's adapter (``snapshot``, ``reset``, ``pretend``).
+        Exception: a defect of the harness, or of the provider's adapter (``snapshot``, ``reset``, ``pretend``), while
+            torch's own settings are as they were found; else it becomes an observation too.
     """
     subject = Subject(build, provider, axes, evidence, arch, expectation, device)
     recorder = Recorder(provider)
     with pinned(axes):
         recorder.reset_provider()
         initial = recorder.snapshot()
-        try:
-            obs = _OBSERVE[evidence](subject, recorder)
-        finally:
-            recorder.reset_provider()
+        obs = _observed(subject, recorder, initial)
         recorder.compare(initial, "after reset", rng=False)  # the harness seeds
     return replace(
         obs,
@@ -67,3 +67,22 @@ def observe_cell(
         timing=dict(recorder.timing),
         notes=tuple(recorder.notes),
     )
+
+
+def _observed(subject: Subject, recorder: Recorder, initial: Mapping[str, Any]) -> Observations:
+    """The observation of this level of evidence, and a reset after it.
+
+    An exception outside of every part is a defect of the harness, unless torch is no longer as it was found: with a
+    mode that the product left active, anything may fail, and the product is to blame.
+    """
+    observe = _OBSERVE[subject.evidence]
+    try:
+        try:
+            return observe(subject, recorder)
+        finally:
+            recorder.reset_provider()
+    except Exception as error:
+        if not recorder.unlike(initial):
+            raise
+        recorder.errors.append(describe_error(error, "run"))
+        return Observations(subject.evidence, subject.arch)

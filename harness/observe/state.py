@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.providers.protocol import Provider
 ABSENT = "<absent>"
 RNG_PREFIX = "torch.rng."
 _PLAIN = (bool, int, str, type(None))
+_HALF = 0.5  # a name, so that Python doesn't multiply while it compiles
 _SHOWN = 200  # characters of a value in a StateDiff
 
 
@@ -42,18 +44,30 @@ def torch_state(*, rng: bool = False) -> Mapping[str, Any]:
         "default_device": str(torch.get_default_device()),
         "dispatch_modes": torch_compat.dispatch_modes(),
         "function_modes": torch_compat.function_modes(),
+        "module_hooks": _module_hooks(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "deterministic.warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "cudnn.deterministic": torch.backends.cudnn.deterministic,
         "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "threads": torch.get_num_threads(),
+        "flush_denormal": flushes_denormals(),
         "dynamo_stance": torch_compat.dynamo_stance(),
     }
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda.device"] = torch.cuda.current_device()
     state = {f"torch.{name}": value for name, value in state.items()}
-    return {**state, **_rng()} if rng else state
+    return {**state, **generator_states()} if rng else state
+
+
+def generator_states() -> Mapping[str, str]:
+    """Digests of the states of torch's generators, keyed ``torch.rng.*``."""
+    return {f"{RNG_PREFIX}{name}": hashlib.sha256(state).hexdigest()[:16] for name, state in _generator_states()}
+
+
+def flushes_denormals() -> bool:
+    """Whether this thread's CPU takes numbers below the smallest normal one for zero: there is no getter."""
+    return bool(sys.float_info.min * _HALF == 0.0)
 
 
 def compiler_settings() -> Mapping[str, Any]:
@@ -118,8 +132,13 @@ def _autocast() -> dict[str, Any]:
     return state
 
 
-def _rng() -> dict[str, str]:
-    return {f"{RNG_PREFIX}{name}": hashlib.sha256(state).hexdigest()[:16] for name, state in _generator_states()}
+def _module_hooks() -> tuple[str, ...]:
+    """Hooks on every module there is, as "kind: function", and torch's notes of them."""
+    shown = []
+    for kind, found in sorted(torch_compat.module_hooks().items()):
+        values = found.values() if isinstance(found, Mapping) else () if found is None else (found,)
+        shown += [f"{kind}: {getattr(value, '__qualname__', value)}" for value in values]
+    return tuple(shown)
 
 
 def _generator_states() -> Iterator[tuple[str, bytes]]:

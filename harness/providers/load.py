@@ -39,13 +39,19 @@ def load_fault(name: str) -> Fault:
 def loaded_provider(spec: Spec) -> Iterator[LoadedProvider]:
     """Yield the provider with every fault of its name applied, in order; all of them are undone on exit.
 
+    Torch's settings are then as they were once the library was there: what it changed while it was imported stays, what
+    it left changed later must not meet the next cell.
+
     Raises:
         LoadError: the provider's or a fault's module can't be imported, or holds no fault.
         KeyError: an unregistered name (the plan refuses those with a position).
     """
     base, fault_names = split_faults(spec.name)
     provider: Provider = load(PROVIDERS[base])(**spec.as_dict())
+    from harness.observe.torch_settings import ending_here  # imports torch; planning imports this module without
+
     with ExitStack() as stack:
+        stack.enter_context(ending_here())
         for name in fault_names:
             fault = load_fault(name)
             provider = stack.enter_context(fault.apply(provider))

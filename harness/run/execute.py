@@ -20,6 +20,7 @@ from harness.judge.waivers import apply_waivers
 from harness.observe.census import compile_switches
 from harness.observe.errors import describe_error
 from harness.observe.session import observe_cell
+from harness.observe.torch_settings import as_found, read_settings
 from harness.observe.types import ErrorSeen, Observations
 from harness.program import Case, CaseContext, Program
 from harness.providers.load import loaded_provider
@@ -69,8 +70,12 @@ def _execute(cell: Cell) -> CellResult:
     if switches:
         raise RuntimeError("compilation is switched off, nothing could be judged: " + "; ".join(switches))
     with loaded_provider(cell.axes.provider) as loaded:
+        found = read_settings()
         obs = _observe(cell, case, loaded)
-        judged = judge_cell(Judging(cell, obs), cuda=cuda_version(), versions=versions(), today=datetime.date.today())
+        with as_found(found):  # a mode or hook that the product left must not reach the oracle
+            judged = judge_cell(
+                Judging(cell, obs), cuda=cuda_version(), versions=versions(), today=datetime.date.today()
+            )
     return _result(cell, obs, judged)
 
 
