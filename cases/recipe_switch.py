@@ -44,8 +44,7 @@ def asks(provider: Provider, axes: Axes, arch: str) -> Mapping[str, Any]:
 
     ``refusal`` is the class name of the exception that changing raises, empty where it raises none.
     """
-    del arch
-    fields = [field for field, _ in others_of(provider, axes.recipe)]
+    fields = _fields(provider, axes.recipe, arch)
     told: dict[str, Any] = {"fields": tuple(fields), "refusal": ""}
     if axes.variant == "mutated":
         recipe, other = provider.recipe(axes.recipe), provider.recipe(with_other(axes.recipe, fields[0]))
@@ -56,10 +55,15 @@ def asks(provider: Provider, axes: Axes, arch: str) -> Mapping[str, Any]:
     return told
 
 
+def _fields(provider: Provider, recipe: Spec, arch: str) -> list[str]:
+    """Fields whose other value runs on ``arch`` as the recipe itself does (torch has no kernel for every format)."""
+    level = provider.supports(recipe, arch).level
+    return [field for field, other in others_of(provider, recipe) if provider.supports(other, arch).level == level]
+
+
 def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
     """There must be another recipe, and an attribute to change for the variant ``mutated``."""
-    del arch
-    fields = [field for field, _ in others_of(provider, axes.recipe)]
+    fields = _fields(provider, axes.recipe, arch)
     if not fields:
         return f"{provider.name} has no recipe that differs from {axes.recipe.label} in one field"
     if axes.variant == "mutated" and not hasattr(provider.recipe(axes.recipe), fields[0]):

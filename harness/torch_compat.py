@@ -98,21 +98,6 @@ def scaled_mm_block(
     )
 
 
-def scaled_mm_block_e5m2(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
-) -> torch.Tensor:
-    """As :func:`scaled_mm_block` where an operand is e5m2, which ``F.scaled_mm`` of torch 2.11 refuses with blocks; the
-    older entry point takes any float8 and tells 1x128 from 128x128 by the shape of the scales.
-
-    ``scale_b``: (N, K / 128) with strides (1, N), or (N / 128, K / 128) with strides (ceil4(K / 128), 1).
-    """
-    # torch._scaled_mm: 2.11, 2.13, 2.14
-    product: torch.Tensor = torch._scaled_mm(
-        a, b.t(), scale_a=scale_a, scale_b=scale_b.t(), out_dtype=out_dtype, use_fast_accum=False
-    )
-    return product
-
-
 def scaled_mm_mxfp8(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
 ) -> torch.Tensor:

@@ -107,13 +107,6 @@ def test_outer_major_scales() -> None:
     assert layouts.outer_major(torch.ones(4, 1)).stride(0) == 1
 
 
-def test_padded_rows_keep_the_scales_and_take_strides_of_the_padding() -> None:
-    scale = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    laid = layouts.padded_rows(scale)
-    assert torch.equal(laid, scale)
-    assert laid.stride() == (4, 1)
-
-
 @pytest.mark.parametrize(("k_blocks", "padded"), [(1, 4), (4, 4), (5, 8)])
 def test_block_128x128_scales_pad_k_to_a_multiple_of_four(k_blocks: int, padded: int) -> None:
     scale = torch.arange(2.0 * k_blocks).reshape(2, k_blocks) + 1

@@ -136,3 +136,25 @@ def test_the_current_device_without_a_gpu_is_the_cpu() -> None:
         assert support.current_device() == "cpu"
     with support.pretend("sm90"):
         assert support.current_device() == "cpu", "a pretended GPU is never queried"
+
+
+@pytest.mark.parametrize(
+    ("arch", "fp8_format", "level"),
+    [
+        ("sm90", "HYBRID", support.UNSUPPORTED),
+        ("sm90", "E4M3", support.NATIVE),
+        ("sm90", "", support.NATIVE),
+        ("sm100", "HYBRID", support.EMULATED),
+        ("cpu", "HYBRID", support.NATIVE),
+    ],
+)
+def test_blocks_of_e5m2_have_no_kernel_on_hopper(arch: str, fp8_format: str, level: str) -> None:
+    assert support.level_of("float8_block_scaling", arch, True, fp8_format).level == level
+    assert support.level_of("float8_current_scaling", arch, True, "HYBRID").level == support.NATIVE
+
+
+def test_a_region_of_blocks_with_e5m2_is_refused_on_hopper_before_anything_is_written() -> None:
+    with support.pretend("sm90"):
+        support.require(fp8.Float8BlockScaling(), "cpu")
+        with pytest.raises(UnsupportedRecipeError, match="no product of e5m2"):
+            support.require(fp8.Float8BlockScaling(fp8_format="HYBRID"), "cpu")

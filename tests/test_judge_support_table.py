@@ -135,3 +135,10 @@ def test_the_table_agrees_with_transformer_engine_on_every_toolkit(
 def test_a_newer_toolkit_never_loses_a_kernel(recipe: str, arch: str) -> None:
     has = [native(recipe, arch, cuda) is not Native.NO for cuda in TOOLKITS]
     assert has == sorted(has)
+
+
+def test_a_format_that_stacks_differ_on_may_be_believed_either_way() -> None:
+    for level in ("native", "emulated", "unsupported"):
+        assert judge_support("float8_block_scaling", "sm90", (13, 0), level, fp8_format="HYBRID") == []
+    assert judge_support("float8_block_scaling", "sm90", (13, 0), "unsupported", fp8_format="E4M3") != []
+    assert judge_support("float8_block_scaling", "sm89", (13, 0), "native", fp8_format="HYBRID") != []

@@ -89,7 +89,10 @@ def dispute(belief: Belief, arch: str, cuda: tuple[int, int] | None) -> str:
     """What the judge would say of a belief that differs from its own table; empty where it agrees."""
     if belief.level == "error" or not arch:
         return ""
-    findings = judge_support(belief.recipe.name, arch, cuda, belief.level, offered=belief.offered)
+    fp8_format = str(belief.recipe.as_dict().get("fp8_format", ""))
+    findings = judge_support(
+        belief.recipe.name, arch, cuda, belief.level, offered=belief.offered, fp8_format=fp8_format
+    )
     return f"the judge's support table says {findings[0].expected}" if findings else ""
 
 

@@ -163,7 +163,6 @@ FAULTS: Mapping[str, str] = {
     "rounded_twice": "harness.faults.rounded_twice:FAULT",
     "row_scales_as_column_scales": "harness.faults.row_scales_as_column_scales:FAULT",
     "rows_specialised": "harness.faults.rows_specialised:FAULT",
-    "saturation_missing": "harness.faults.saturation_missing:FAULT",
     "saved_tensor_hooks_left": "harness.faults.saved_tensor_hooks_left:FAULT",
     "scale_doubled": "harness.faults.scale_doubled:FAULT",
     "scale_in_bf16": "harness.faults.scale_in_bf16:FAULT",

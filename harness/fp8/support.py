@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.fp8.errors import UnsupportedRecipeError
-from harness.fp8.recipe import DelayedScaling, Float8CurrentScaling, MXFP8BlockScaling, Recipe
+from harness.fp8.recipe import DelayedScaling, Float8BlockScaling, Float8CurrentScaling, MXFP8BlockScaling, Recipe
 from harness.fp8.tracing import run_while_tracing
 
 NATIVE, EMULATED, UNSUPPORTED = "native", "emulated", "unsupported"
@@ -46,7 +46,7 @@ class Belief:
 BELIEF = Belief()
 
 _ARCH_OF_DEVICE: dict[str, str] = {}
-_LEVELS: dict[tuple[str, str, str, bool], Level] = {}
+_LEVELS: dict[tuple[str, str, str, bool, str], Level] = {}
 
 
 def current_device() -> str:
@@ -105,8 +105,14 @@ def _believe(arch: str) -> None:
     clear_caches()
 
 
-def level_of(recipe_name: str, arch: str, emulate: bool) -> Level:
-    """The rule table: how ``recipe_name`` runs on ``arch`` with this torch build."""
+def level_of(recipe_name: str, arch: str, emulate: bool, fp8_format: str = "") -> Level:
+    """The rule table: how ``recipe_name`` runs on ``arch`` with this torch build.
+
+    ``fp8_format``: "HYBRID" or "E4M3" where the recipe has one; empty for the recipe's own default.
+    """
+    reason = _format_rule(recipe_name, arch, fp8_format)
+    if reason:
+        return Level(UNSUPPORTED, reason)
     rule, emulator = _RULES[recipe_name]
     reason = rule(arch)
     if not reason:
@@ -123,16 +129,16 @@ def level_on(recipe_name: str, device: str) -> Level:
     return _cached_level(recipe_name, device, BELIEF.arch, BELIEF.emulate)
 
 
-def _cached_level(recipe_name: str, device: str, arch: str, emulate: bool) -> Level:
-    key = (recipe_name, device, arch, emulate)
+def _cached_level(recipe_name: str, device: str, arch: str, emulate: bool, fp8_format: str = "") -> Level:
+    key = (recipe_name, device, arch, emulate, fp8_format)
     if key not in _LEVELS:
-        _LEVELS[key] = level_of(recipe_name, architecture(device), emulate)
+        _LEVELS[key] = level_of(recipe_name, architecture(device), emulate, fp8_format)
     return _LEVELS[key]
 
 
 @run_while_tracing
-def _require(recipe_name: str, device: str, arch: str, emulate: bool) -> bool:
-    level = _cached_level(recipe_name, device, arch, emulate)
+def _require(recipe_name: str, device: str, arch: str, emulate: bool, fp8_format: str) -> bool:
+    level = _cached_level(recipe_name, device, arch, emulate, fp8_format)
     if level.level == UNSUPPORTED:
         raise UnsupportedRecipeError(f"{recipe_name} is not supported on {architecture(device)}: {level.reason}")
     return True
@@ -146,7 +152,7 @@ def require(recipe: Recipe, device: str) -> None:
     Raises:
         UnsupportedRecipeError: with the recipe, the architecture and the reason.
     """
-    _require(recipe.name, device, BELIEF.arch, BELIEF.emulate)
+    _require(recipe.name, device, BELIEF.arch, BELIEF.emulate, _format_of(recipe))
 
 
 @run_while_tracing
@@ -247,6 +253,21 @@ def _nvfp4_rule(arch: str) -> str:
     if arch == "cpu":
         return "no NVFP4 kernel for the CPU"
     return _needs(arch, (10, 0), (12, 8))
+
+
+def _format_of(recipe: Recipe) -> str:
+    return recipe.fp8_format.value if isinstance(recipe, Float8BlockScaling) else ""
+
+
+def _format_rule(recipe_name: str, arch: str, fp8_format: str) -> str:
+    """Why a recipe's format has no kernel where the recipe itself has one; empty where it has.
+
+    F.scaled_mm takes e4m3 alone with 1x128 and 128x128 blocks, and torch._scaled_mm nothing of e5m2 with them either
+    ("Invalid scaling configuration", torch 2.11 on an H200).
+    """
+    if recipe_name != Float8BlockScaling.name or fp8_format != "HYBRID" or arch == "cpu":
+        return ""
+    return "torch has no product of e5m2 with 1x128 blocks" if _capability(arch)[0] == 9 else ""
 
 
 def _any_fp8(arch: str) -> bool:

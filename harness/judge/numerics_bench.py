@@ -16,7 +16,7 @@ from harness.judge.formats import Precision, precision_of
 from harness.judge.oracle_engine import WGRAD
 from harness.judge.oracle_noise import Noise
 from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_of_step, run_oracle
-from harness.judge.oracle_sites import ProductRun, bias_within
+from harness.judge.oracle_sites import ProductRun, bias_within, product_within
 from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import Observations, RunSeen, StepTensors
 from harness.program import NoOracle
@@ -243,22 +243,29 @@ class Bench:
         return self._allowed[key][1]
 
     def _kernels(self, at: OracleStep, name: str) -> torch.Tensor:
-        """What the kernels that summed a weight's gradient may be off by: a program must be allowed as much.
+        """What the kernels that summed a weight's gradient, or the output, may be off by: a program must be allowed as
+        much.
 
         ``admissible_difference`` knows a result's size, not that of the products it was summed from, and takes too
         little for an element whose few large products cancel (heavy-tailed data: measured 0.51 of it on an H200).
         """
-        total = torch.zeros((), dtype=torch.float64)
-        for site in at.sites:
-            product = site.products.get(WGRAD)
-            if product is not None and site.parameter("weight") == name:
-                fast = product.record is not None and product.record.fast_accumulation
-                depth = product.a.values.shape[-1]
-                accumulator = accumulator_of_product(self.obs.arch, depth, fast)
-                magnitudes = product.a.values.abs() @ product.b.values.abs().t()
-                total = total + accumulation_bound(magnitudes, depth, accumulator, self.precision)
         own = tensors_of(at)[name]
+        if name == OUTPUT:
+            direct = product_within(at.sites, own)
+            products = [direct] if direct is not None else []
+        else:
+            owners = [site for site in at.sites if site.parameter("weight") == name]
+            products = [site.products[WGRAD] for site in owners if WGRAD in site.products]
+        total = sum((self._accumulation(product) for product in products), torch.zeros((), dtype=torch.float64))
         return total.expand(own.shape) if total.dim() == 0 else total
+
+    def _accumulation(self, product: ProductRun) -> torch.Tensor:
+        """The accumulation bound of one product, (rows of A, rows of B)."""
+        fast = product.record is not None and product.record.fast_accumulation
+        depth = product.a.values.shape[-1]
+        accumulator = accumulator_of_product(self.obs.arch, depth, fast)
+        magnitudes = product.a.values.abs() @ product.b.values.abs().t()
+        return accumulation_bound(magnitudes, depth, accumulator, self.precision)
 
     @property
     def view(self) -> View:

@@ -15,6 +15,8 @@ from harness.judge.oracle import OracleOperand
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Spec
 
+_FPROP = "fprop"  # as harness.judge.oracle_engine, which imports this module, calls the forward product
+
 
 @dataclass(frozen=True)
 class TraceEntry:
@@ -103,6 +105,14 @@ def bias_within(sites: Sequence[Site], value: torch.Tensor) -> torch.Tensor | No
     for site in reversed(sites):
         if site.bias is not None and site.y.shape == value.shape and torch.equal(site.y, value):
             return site.bias
+    return None
+
+
+def product_within(sites: Sequence[Site], value: torch.Tensor) -> ProductRun | None:
+    """The forward product that ``value`` (M, N) is, bias aside, where one of ``sites`` returned it; None elsewhere."""
+    for site in reversed(sites):
+        if _FPROP in site.products and site.y.shape == value.shape and torch.equal(site.y, value):
+            return site.products[_FPROP]
     return None
 
 

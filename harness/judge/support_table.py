@@ -120,6 +120,16 @@ _ALLOWED: Mapping[Native, tuple[str, ...]] = {
 }
 
 
+# Rows of a recipe with a format that is not its own default, where that changes what is known: (recipe, format, arch).
+FORMATS: Mapping[tuple[str, str, str], Row] = {
+    ("float8_block_scaling", "HYBRID", "sm90"): Row(
+        Native.MAY,
+        "Transformer Engine multiplies e5m2 gradients in 1x128 blocks through cuBLASLt (measured on an H200); "
+        "F.scaled_mm and torch._scaled_mm refuse them (measured there, torch 2.11): stacks differ",
+    )
+}
+
+
 def native(recipe: str, arch: str, cuda: CudaVersion | None) -> Native:
     """Whether ``recipe`` (its name, without fields) runs natively on the resolved ``arch`` with this CUDA toolkit.
 
@@ -132,7 +142,13 @@ def native(recipe: str, arch: str, cuda: CudaVersion | None) -> Native:
 
 
 def judge_support(
-    recipe: str, arch: str, cuda: CudaVersion | None, believed_level: str, *, offered: bool = True
+    recipe: str,
+    arch: str,
+    cuda: CudaVersion | None,
+    believed_level: str,
+    *,
+    offered: bool = True,
+    fp8_format: str = "",
 ) -> list[Finding]:
     """A provider's belief about one recipe against the table.
 
@@ -145,8 +161,10 @@ def judge_support(
         believed_level: ``native``, ``emulated`` or ``unsupported``.
         offered: False for a recipe that the library doesn't have on any device of this kind; then only a belief in
             native where there is no kernel is wrong.
+        fp8_format: the recipe's field of that name, where it was set.
     """
-    known = native(recipe, arch, cuda)
+    special = FORMATS.get((recipe, fp8_format, arch))
+    known = special.native if special else native(recipe, arch, cuda)
     allowed = _ALLOWED[known]
     if not offered and "unsupported" not in allowed:
         allowed = (*allowed, "unsupported")

@@ -67,7 +67,8 @@ def support_findings(judging: Judging, cuda: tuple[int, int] | None) -> Sequence
     for spec in specs:
         belief = judging.obs.support.get(spec.label)
         if belief is not None:
-            findings += judge_support(spec.name, judging.obs.arch, cuda, belief[0])
+            fp8_format = str(spec.as_dict().get("fp8_format", ""))
+            findings += judge_support(spec.name, judging.obs.arch, cuda, belief[0], fp8_format=fp8_format)
     return findings
 
 

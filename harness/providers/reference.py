@@ -51,7 +51,7 @@ class ReferenceProvider:
 
     def supports(self, recipe: Spec, arch: str) -> Support:
         """The library's belief about ``recipe`` on ``arch``."""
-        level = support.level_of(recipe.name, arch, self._emulate)
+        level = support.level_of(recipe.name, arch, self._emulate, str(recipe.as_dict().get("fp8_format", "")))
         return Support(level.level, level.reason, "UnsupportedRecipeError")
 
     def pretend(self, arch: str) -> AbstractContextManager[None]:

@@ -27,11 +27,8 @@ def rowwise(
 def block(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
 ) -> torch.Tensor:
-    """A in 1x128 blocks, B in 1x128 or 128x128. Hopper only."""
+    """e4m3, A in 1x128 blocks, B in 1x128 or 128x128. Hopper only."""
     one_dimensional = scale_b.shape[0] == b.shape[0]
-    if {a.dtype, b.dtype} != {torch.float8_e4m3fn}:
-        laid = layouts.outer_major(scale_b) if one_dimensional else layouts.padded_rows(scale_b)
-        return torch_compat.scaled_mm_block_e5m2(a, b, layouts.outer_major(scale_a), laid, out_dtype)
     laid_b = layouts.outer_major(scale_b) if one_dimensional else layouts.block_128x128(scale_b)
     kind_b = "1x128" if one_dimensional else "128x128"
     return torch_compat.scaled_mm_block(a, b, layouts.outer_major(scale_a), laid_b, kind_b, out_dtype)

@@ -15,11 +15,6 @@ def outer_major(scale: torch.Tensor) -> torch.Tensor:
     return scale.t().contiguous().t()
 
 
-def padded_rows(scale: torch.Tensor) -> torch.Tensor:
-    """128x128 scales (rows / 128, K / 128) with strides (ceil4(K / 128), 1)."""
-    return block_128x128(scale).t()[:, : scale.shape[1]]
-
-
 def block_128x128(scale: torch.Tensor) -> torch.Tensor:
     """128x128 scales (rows / 128, K / 128) as (ceil4(K / 128), rows / 128) with strides (1, ceil4(K / 128)).
 
