@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.faults import FAULTS
 from harness.judge.calibrate import jobs_of
 from harness.judge.calibrate_catalogue import BOUNDS, EQUALITIES, LARGEST_GOOD, Bound
 from harness.judge.calibrate_table import replace_section
+from harness.judge.verdict import CHECK_NAMES
+from harness.registry import load
 
 PAGE = (Path(__file__).parents[1] / "docs" / "detection.md").read_text()
 EXPLAINED = PAGE.split("## Nearer than a factor of two, and why")[1].split("\n## ")[0]
@@ -76,3 +79,49 @@ def test_every_command_of_the_page_asks_for_cells() -> None:
         arguments = shlex.split(command)[3:]
         assert not {"--json", "--markdown"} & set(arguments)
     assert jobs_of([*shlex.split(commands[0])[3:], "--arch", "cpu"])
+
+
+KINDS = ("kill matrix", "margins")
+
+
+def measured(page: str, kind: str, machine: str = "CPU") -> str:
+    """The section of that kind and machine."""
+    return page.split(f"<!-- {kind}: {machine} -->\n", 1)[1].split(f"<!-- end of {kind}: {machine} -->", 1)[0]
+
+
+def faults_in(section: str) -> set[str]:
+    """The faults of all its tables whose lines begin with one."""
+    heads = {"fault"}
+    rows = [row for table in tables(section) if table[0][0] in heads for row in table[1:]]
+    return {row[0].strip("`") for row in rows}
+
+
+def test_every_fault_has_a_row_in_the_kill_matrix() -> None:
+    """Names only: what the rows say is measured by the command, and a new fault asks for it to be run again."""
+    assert faults_in(measured(PAGE, "kill matrix")) == set(FAULTS), "python -m harness.selftest.kill --write"
+
+
+def test_every_check_has_a_row_in_the_kill_matrix() -> None:
+    (checks,) = [table for table in tables(measured(PAGE, "kill matrix")) if table[0][:2] == ["check", "kills alone"]]
+    assert [row[0].strip("`") for row in checks[1:]] == list(CHECK_NAMES)
+
+
+def test_every_fault_that_can_be_measured_has_its_margin() -> None:
+    skipped = {name for name, path in FAULTS.items() if load(path).needs or load(path).caught_by not in CHECK_NAMES}
+    assert faults_in(measured(PAGE, "margins")) >= set(FAULTS) - skipped, "python -m harness.selftest.margins --write"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_left_to_do(kind: str) -> None:
+    machines = re.findall(rf"^<!-- {kind}: (.+?) -->$", PAGE, re.M)
+    assert "CPU" in machines
+    for machine in machines:
+        section = measured(PAGE, kind, machine)
+        assert replace_section(PAGE, machine, section, kind=kind) == PAGE
+        assert "Work to do: none." in section
+
+
+def test_a_fault_without_a_row_is_seen() -> None:
+    section = measured(PAGE, "kill matrix")
+    row = next(line for line in section.splitlines() if line.startswith("| `leaky_exit` |"))
+    assert faults_in(section) - faults_in(section.replace(row + "\n", "")) == {"leaky_exit"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.data import draw
-from harness.judge.alpha import DECISIVE, Alpha, Component, Shares, noise_rms, project_shares
+from harness.judge.alpha import DECISIVE, Alpha, Component, Shares, noise_rms, project_shares, rounding_rms
 from harness.judge.alpha import project as project_with
 from harness.judge.bounds import FP32, HOPPER, Accumulator
 from harness.judge.formats import Precision, precision_of, round_to
@@ -119,3 +119,32 @@ def test_measured_noise_widens_the_interval() -> None:
     quiet, loud = noise_rms(quantised, BF16, FP32), noise_rms(quantised, BF16, FP32, torch.full_like(quantised, 3.0))
     assert loud > quiet
     assert loud == pytest.approx(math.hypot(quiet, 3.0))
+
+
+def test_a_share_on_the_elements_that_are_rounded_most_widens_its_own_interval() -> None:
+    """The weight gradient of a shared layer on heavy-tailed data: the rounding of its largest element decided."""
+    generator = torch.Generator().manual_seed(0)
+    value = 300 * torch.randn(128, 256, generator=generator, dtype=torch.float64)
+    spread = 13 * torch.randn(128, 256, generator=generator, dtype=torch.float64)
+    value[0, 0] = 10400.0
+    peaked = spread.clone()
+    peaked[0, 0] = 1000.0
+    deviation = torch.zeros_like(value)
+    deviation[0, 0] = -32.0  # half of a spacing
+    noise, rounding = noise_rms(value, BF16, FP32), rounding_rms(value, BF16)
+    ((same,), (wide,)) = (project_with(deviation, [Component("all", peaked)], noise, r) for r in (None, rounding))
+    assert same.alpha == wide.alpha
+    assert abs(wide.alpha - 1) < wide.bound / 2 < DECISIVE / 2
+    assert abs(wide.alpha - 1) > same.bound / 2
+    ((even,), (level,)) = (project_with(deviation, [Component("all", spread)], noise, r) for r in (None, rounding))
+    assert level.bound < 1.1 * even.bound
+    (small,) = project_with(deviation, [Component("all", torch.where(value > 100, 0.0, spread))], noise, rounding)
+    (same,) = project_with(deviation, [Component("all", torch.where(value > 100, 0.0, spread))], noise)
+    assert small.bound >= same.bound  # never narrower
+
+
+def test_rounding_is_the_part_of_the_noise_that_is_not_the_accumulators() -> None:
+    value = torch.randn(64, 64, dtype=torch.float64)
+    rounding = float(rounding_rms(value, BF16).square().mean().sqrt())
+    assert 0.9 * noise_rms(value, BF16, FP32) < rounding <= noise_rms(value, BF16, FP32)
+    assert rounding_rms(value, BF16).shape == value.shape

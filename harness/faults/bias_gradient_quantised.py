@@ -33,5 +33,6 @@ FAULT = Fault(
     breaks="a bias's gradient is summed up from FP8 values",
     caught_by="numerics.program",
     apply=bias_fault(_add),
-    where={"nesting": "flat"},
+    # On positive data the errors of all rows average out to less than one rounding of the sum (docs/detection.md).
+    where={"nesting": "flat", "data": "normal"},
 )

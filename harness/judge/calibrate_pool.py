@@ -32,7 +32,7 @@ def measure_all(jobs: Sequence[Job], workers: int) -> Iterator[Measured]:
     pool = ProcessPoolExecutor(
         min(workers, max(len(jobs), 1)),
         mp_context=multiprocessing.get_context("spawn"),  # CUDA and torch's threads don't survive a fork
-        initializer=_start,
+        initializer=start_process,
         initargs=(threads,),
     )
     try:
@@ -44,7 +44,7 @@ def measure_all(jobs: Sequence[Job], workers: int) -> Iterator[Measured]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(threads: int) -> None:
+def start_process(threads: int) -> None:
     """In a new process: the parent alone answers an interrupt, and processes don't compete for cores."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)

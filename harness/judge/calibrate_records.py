@@ -97,7 +97,7 @@ class Calibration:
         return [cell for cell in self.cells if cell.judged]
 
 
-def write_line(stream: IO[str], kind: str, record: Header | Measured) -> None:
+def write_line(stream: IO[str], kind: str, record: object) -> None:
     """Append one record and hand it to the operating system."""
     stream.write(json.dumps({kind: to_jsonable(record)}, ensure_ascii=False, allow_nan=False) + "\n")
     stream.flush()
@@ -108,6 +108,20 @@ def read(path: Path) -> Calibration:
 
     Raises:
         NotARecord: the file is not one that :func:`write_line` made.
+        OSError: it can't be read.
+    """
+    values = read_lines(path)
+    try:
+        return _calibration(values)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise NotARecord(f"{path}: not written by harness.judge.calibrate: {error!r}") from error
+
+
+def read_lines(path: Path) -> Sequence[Mapping[str, Any]]:
+    """The records of a file, one for each line; a last line that was cut off is left out.
+
+    Raises:
+        NotARecord: it is empty, or another line holds no object.
         OSError: it can't be read.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -124,26 +138,24 @@ def read(path: Path) -> Calibration:
         values.append(value)
     if not values:
         raise NotARecord(f"{path}: empty")
-    try:
-        return _calibration(values)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise NotARecord(f"{path}: not written by harness.judge.calibrate: {error!r}") from error
+    return values
 
 
 def _calibration(values: Sequence[Mapping[str, Any]]) -> Calibration:
-    header = _made(Header, values[0]["run"])
-    skipped = tuple(_made(Skipped, item) for item in header.skipped)
+    header = made(Header, values[0]["run"])
+    skipped = tuple(made(Skipped, item) for item in header.skipped)
     return Calibration(dataclasses.replace(header, skipped=skipped), tuple(_cells(values[1:])))
 
 
 def _cells(values: Iterable[Mapping[str, Any]]) -> Iterable[Measured]:
     for value in values:
-        cell = _made(Measured, value["cell"])
-        met = tuple(_made(Met, {**item, "worst": _number(item["worst"])}) for item in cell.met)
+        cell = made(Measured, value["cell"])
+        met = tuple(made(Met, {**item, "worst": _number(item["worst"])}) for item in cell.met)
         yield dataclasses.replace(cell, findings=tuple(cell.findings), notes=tuple(cell.notes), met=met)
 
 
-def _made(cls: Any, value: Any) -> Any:
+def made(cls: Any, value: Any) -> Any:
+    """A dataclass from one record's fields; fields that it lacks are left out."""
     known = {field.name for field in dataclasses.fields(cls)}
     return cls(**{key: item for key, item in value.items() if key in known})
 

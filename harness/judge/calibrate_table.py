@@ -103,7 +103,7 @@ def section(calibrations: Sequence[Calibration]) -> str:
         *_environment(calibrations),
         _summary(calibrations, cells),
         "### Value against bound",
-        _table(_BOUND_HEAD, [_bound_line(row, row.worst) for row in bounded if row.worst is not None]),
+        table(_BOUND_HEAD, [_bound_line(row, row.worst) for row in bounded if row.worst is not None]),
         *_decided(cells),
         *_never_met([row for row in bounded if row.worst is None]),
         "### Largest value / bound by recipe",
@@ -113,7 +113,7 @@ def section(calibrations: Sequence[Calibration]) -> str:
         "### Largest value / bound by shape, dtype and backend",
         _by(cells, "M,K,N · dtype · backend", lambda cell: f"{cell.shape} · {cell.dtype} · {cell.backend}"),
         "### Equalities",
-        _table(_EQUAL_HEAD, [_equal_line(row) for row in rows(cells, EQUALITIES)]),
+        table(_EQUAL_HEAD, [_equal_line(row) for row in rows(cells, EQUALITIES)]),
         *_not_calibrated(calibrations),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -186,7 +186,7 @@ def _never_met(lacking: Sequence[Row]) -> Iterator[str]:
     if lacking:
         yield "### Bounds that no run met here"
         lines = [(_title(row.bound), row.provider, row.bound.absent or "never met") for row in lacking]
-        yield _table(("bound", "provider", "what would meet it"), lines)
+        yield table(("bound", "provider", "what would meet it"), lines)
 
 
 def _spread(ratios: Sequence[float]) -> str:
@@ -232,7 +232,7 @@ def _by(cells: Sequence[Measured], title: str, key: Callable[[Measured], str]) -
         own = [cell for cell in cells if cell.provider == provider and key(cell) == value]
         worst = [_worst((c, item) for c in own for item in c.met if item.check == check) for check in checks]
         lines.append((value, provider, f"{len(own):,}", *("–" if w is None else number(w.ratio) for w in worst)))
-    return _table((title, "provider", "cells", *(check.rpartition(".")[2] for check in checks)), lines)
+    return table((title, "provider", "cells", *(check.rpartition(".")[2] for check in checks)), lines)
 
 
 def _not_calibrated(calibrations: Sequence[Calibration]) -> Iterator[str]:
@@ -243,10 +243,12 @@ def _not_calibrated(calibrations: Sequence[Calibration]) -> Iterator[str]:
                 reason = "; ".join((*cell.findings, *cell.notes)) or "no check applied"
                 entries[cell.provider, cell.recipe, f"`{cell.cell}`", reason] = None
     yield "### Not calibrated here"
-    yield _table(("provider", "recipe", "what", "reason"), list(entries)) if entries else "Nothing that was asked for."
+    yield table(("provider", "recipe", "what", "reason"), list(entries)) if entries else "Nothing that was asked for."
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A markdown table."""
+
     def line(items: Sequence[str]) -> str:
         return "| " + " | ".join(" ".join(item.split()).replace("|", "\\|") for item in items) + " |"
 

@@ -96,6 +96,28 @@ class Judging:
 
 
 @dataclass(frozen=True)
+class Enabled:
+    """Which checks are run, by name: ``only`` these (None: all there are), and of them all ``but`` those.
+
+    Of a check that isn't enabled no code runs, so that one which needs another's to have run before it shows as such.
+    """
+
+    only: frozenset[str] | None = None
+    but: frozenset[str] = frozenset()
+
+    def __contains__(self, name: str) -> bool:
+        return (self.only is None or name in self.only) and name not in self.but
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that is spoken of."""
+        return (self.only or frozenset()) | self.but
+
+
+EVERY = Enabled()
+
+
+@dataclass(frozen=True)
 class Check:
     """A registered check. ``sees`` says in one line what it catches that others are blind to."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from harness.judge import wrong_eager
+from harness.judge.check import EVERY, Enabled
 from harness.judge.compare import shorten, sqnr, within
 from harness.judge.numerics_bare import BARE_CHECKS, DRAWN_DISTANCE
 from harness.judge.numerics_bench import Bench, tensors_of
@@ -60,7 +61,7 @@ class NumericsVerdict:
     checks: tuple[str, ...] = ()
 
 
-def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
+def judge_numerics(obs: Observations, axes: Axes, enabled: Enabled = EVERY) -> NumericsVerdict:
     """Judge output and gradients of one cell's runs, and the FP8 products they came from.
 
     Of a program whose eager code is known to be wrong only the compiled run is judged like this: what compares it with
@@ -69,28 +70,42 @@ def judge_numerics(obs: Observations, axes: Axes) -> NumericsVerdict:
     A cell of which nothing executed gets a note and no findings. One whose program the oracle can't run is held against
     eager alone; the absence of the checks of FP8 arithmetic in the result keeps it from counting as judged.
     """
-    reason = _not_judged(obs)
-    if reason or obs.expects is None or not obs.expects.eager_is_wrong:
-        return judge_bench(Bench(obs, axes))
-    findings, note = judge_wrong_eager(obs, axes, obs.expects)
+    bench = bench_of(obs, axes)
     verdict = NumericsVerdict(notes=("no compiled run: numerics judged of eager alone",))
-    if obs.compiled is not None:
-        verdict = judge_bench(Bench(obs, axes, runs=("compiled",)))
+    if bench is not None:
+        verdict = judge_bench(bench, enabled)
+    if obs.expects is None or not eager_is_wrong(obs) or wrong_eager.CHECK not in enabled:
+        return verdict
+    findings, note = judge_wrong_eager(obs, axes, obs.expects)
     notes = (*verdict.notes, note) if note else verdict.notes
     checks = (wrong_eager.CHECK, *verdict.checks)
     return replace(verdict, findings=(*findings, *verdict.findings), notes=notes, checks=checks)
 
 
-def judge_bench(bench: Bench) -> NumericsVerdict:
-    """:func:`judge_numerics` on a bench, which afterwards holds what each check compared."""
+def eager_is_wrong(obs: Observations) -> bool:
+    """True where numbers can be judged, and the case calls its own eager code wrong."""
+    return not _not_judged(obs) and obs.expects is not None and bool(obs.expects.eager_is_wrong)
+
+
+def bench_of(obs: Observations, axes: Axes) -> Bench | None:
+    """What :func:`judge_numerics` looks at: both runs, or the compiled one alone; None where that one is missing."""
+    if not eager_is_wrong(obs):
+        return Bench(obs, axes)
+    return Bench(obs, axes, runs=("compiled",)) if obs.compiled is not None else None
+
+
+def judge_bench(bench: Bench, enabled: Enabled = EVERY) -> NumericsVerdict:
+    """:func:`judge_numerics` on a bench, which afterwards holds what each enabled check compared."""
     reason = _not_judged(bench.raw)
     if reason:
         return NumericsVerdict(notes=(f"numerics not judged: {reason}",))
+    if not any(name in enabled for name in CHECKS):
+        return NumericsVerdict()
     why = _no_oracle(bench)
     if why:
-        return _without_oracle(bench, why)
+        return _without_oracle(bench, why, enabled)
     findings: list[Finding] = []
-    applied = applicable(bench)
+    applied = [name for name in applicable(bench) if name in enabled]
     for name in applied:
         findings += shorten(CHECKS[name](bench))
     notes = [*bench.notes, *_fast_accumulation(bench)]
@@ -127,10 +142,10 @@ def _no_oracle(bench: Bench) -> str:
     return ""
 
 
-def _without_oracle(bench: Bench, why: str) -> NumericsVerdict:
+def _without_oracle(bench: Bench, why: str, enabled: Enabled) -> NumericsVerdict:
     """What can be said of a program that the oracle can't run: finite, and compiled what eager is."""
     findings: list[Finding] = []
-    applied = [name for name in BARE_CHECKS if name not in _without_runs(bench)]
+    applied = [name for name in BARE_CHECKS if name in enabled and name not in _without_runs(bench)]
     for name in applied:
         findings += shorten(BARE_CHECKS[name](bench))
     against = "against eager alone" if bench.axes.backend in BIT_EQUAL_BACKENDS else "for finite values alone"

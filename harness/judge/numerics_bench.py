@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from harness.judge.alpha import Alpha, noise_rms, project_shares
+from harness.judge.alpha import Alpha, noise_rms, project_shares, rounding_rms
 from harness.judge.bounds import Accumulator, accumulation_bound, accumulator_of_product, admissible_difference
 from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
@@ -90,9 +90,10 @@ class Margin:
 @dataclass
 class Tally:
     """What one part of a check met in a cell: how many comparisons and, where they have a bound, the largest value /
-    bound. harness.judge.calibrate_catalogue says what each part is."""
+    bound; how many of those for equality were unequal. harness.judge.calibrate_catalogue says what each part is."""
 
     count: int = 0
+    differing: int = 0
     worst: Margin | None = None
 
 
@@ -124,12 +125,14 @@ def _on_cpu(value: Any) -> Any:
 class Bench:
     """A cell's observations, prepared for the numeric checks. Oracle runs are made once, on first use.
 
-    ``raw`` is what was observed; ``obs`` the same with all tensors on the CPU.
+    ``raw`` is what was observed; ``obs`` the same with all tensors on the CPU. ``noisy``: the noise of high-precision
+    operations is measured in any case, as it would be if the run were not within the tight bounds.
     """
 
     raw: Observations
     axes: Axes
     runs: tuple[str, ...] = ("eager", "compiled")  # those that are judged
+    noisy: bool = False
     margins: dict[str, Margin] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)  # by check and part
@@ -171,7 +174,7 @@ class Bench:
             OracleUnsupported: the oracle can't run the program.
         """
         views = self._views(())
-        if self._explained(views):
+        if not self.noisy and self._explained(views):
             return views
         noises = self._noises()
         return views if all(noise.silent for noise in noises) else self._views(noises)
@@ -283,7 +286,8 @@ class Bench:
                 deviation = seen[name].to(torch.float64) - own[name]
                 noise = view.oracle.steps[-1].noise.tensors.get(name)
                 size = noise_rms(own[name], self.precision, self.accumulator, noise)
-                found[name] = project_shares(deviation, shares, size)
+                rounding = rounding_rms(own[name], self.precision)
+                found[name] = project_shares(deviation, shares, size, rounding)
         return found
 
     @functools.cached_property
@@ -311,9 +315,11 @@ class Bench:
         if tally.worst is None or not ratio <= tally.worst.ratio:
             tally.worst = Margin(ratio, where)
 
-    def compared(self, check: str, part: str, count: int = 1) -> None:
+    def compared(self, check: str, part: str, count: int = 1, differing: int = 0) -> None:
         """Count comparisons for equality: a check that compared nothing must not look like one that held."""
-        self._tally(check, part).count += count
+        tally = self._tally(check, part)
+        tally.count += count
+        tally.differing += differing
 
     def _tally(self, check: str, part: str) -> Tally:
         return self.tallies.setdefault((check, part), Tally())

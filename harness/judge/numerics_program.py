@@ -32,8 +32,8 @@ def check_finite(bench: Bench) -> list[Finding]:
     for view, step, name, seen, own in bench.fresh_tensors():
         if seen.shape != own.shape:
             continue  # numerics.program reports shapes
-        bench.compared("numerics.finite", "values", own.numel())
         bad = torch.isfinite(own) & ~torch.isfinite(seen)
+        bench.compared("numerics.finite", "values", own.numel(), int(bad.sum()))
         if bool(bad.any()):
             index = first_index(bad)
             got = f"{seen[index].item()} at {list(index)} ({int(bad.sum())} of {bad.numel()} elements)"
@@ -81,8 +81,9 @@ def check_storage(bench: Bench) -> list[Finding]:
             for tensor_name, tensor in tensors_of(one).items():
                 if tensor_name not in theirs:
                     continue
-                bench.compared("numerics.storage", "pairs of tensors")
-                if _share_storage(tensor, theirs[tensor_name]):
+                shared = _share_storage(tensor, theirs[tensor_name])
+                bench.compared("numerics.storage", "pairs of tensors", differing=int(shared))
+                if shared:
                     where = f"{describe(tensor_name)}, step {step}"
                     got = f"one storage for {name} and {other_name}"
                     findings.append(Finding("numerics.storage", "a storage of its own for each run", got, where))
@@ -159,11 +160,11 @@ def bits_wanted(bench: Bench, name: str) -> bool:
     return bench.axes.backend in BIT_EQUAL_BACKENDS and name not in bench.nondeterministic
 
 
-def _same(bench: Bench, check: str, name: str, where: str) -> None:
-    """Note a tensor that had the same bits, whether or not it had to."""
+def _same(bench: Bench, check: str, name: str, where: str, *, same: bool = True) -> None:
+    """Note a tensor that had the same bits, whether or not it had to, or that lacks them although it must have them."""
     if bits_wanted(bench, name):
-        bench.compared(check, "bits")
-    else:
+        bench.compared(check, "bits", differing=int(not same))
+    elif same:
         bench.meet(check, 0.0, where, kind_of(name))
 
 
@@ -190,6 +191,7 @@ def _compare_with_eager(bench: Bench, eager: View, compiled: View, step: int, na
             return []
         text = f"eager within {worst.bound:.3g}"
         return [_eager_finding(compiled, step, name, text, f"a difference of {worst}{_side(expected, got, own)}")]
+    _same(bench, "numerics.eager", name, compiled.tensor_place(step, name), same=False)
     differing = int(bit_difference(expected, got).sum())
     detail = f"{differing} of {got.numel()} elements differ, by up to {worst.value:.3g} at {list(worst.index)}"
     return [_eager_finding(compiled, step, name, "the bits of eager", detail + _side(expected, got, own))]
@@ -244,6 +246,7 @@ def _later_fault(bench: Bench, name: str, eager: torch.Tensor | None, compiled: 
     size = norm(eager)
     distance = norm(compiled.double() - eager.double()) / size if size else math.inf
     if bits_wanted(bench, name):
+        _same(bench, "numerics.later", name, where, same=False)
         return f"other bits, {distance:.3g} of its norm away"
     limit = LATER_NOISES * _noise_ratio(bench, name) + LATER_UNITS * bench.precision.unit
     bench.meet("numerics.later", distance / limit, where, kind_of(name))

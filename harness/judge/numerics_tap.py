@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -36,6 +37,15 @@ def expected_operand(pair: Pair, seen: Operand, own: OracleOperand, encode_scale
     return quantize(seen.source, pair.product.recipe, own.role, tensor_scale=encode_scale)
 
 
+@dataclass(frozen=True)
+class Unequal:
+    """What of an operand is not as the oracle has it, in words, and how many values that are."""
+
+    expected: str
+    got: str
+    count: int = 1
+
+
 def _fresh(bench: Bench) -> Iterator[tuple[View, Pair]]:
     for view in bench.views:
         for pair in view.pairs:
@@ -46,18 +56,19 @@ def _fresh(bench: Bench) -> Iterator[tuple[View, Pair]]:
 def _operand_findings(
     bench: Bench,
     check: str,
-    faults: Callable[[Operand, OracleOperand], Iterator[tuple[str, str]]],
+    faults: Callable[[Operand, OracleOperand], Iterator[Unequal]],
     values: Callable[[Operand], torch.Tensor],
 ) -> list[Finding]:
-    """Findings of ``faults`` (expected and got, in words) for each operand beside the oracle's quantisation of it;
-    ``values`` are those that it compares."""
+    """Findings of ``faults`` for each operand beside the oracle's quantisation of it; ``values`` are those that it
+    compares."""
     findings = []
     for view, pair in _fresh(bench):
         for name, seen, own, encode_scale in _operands(pair):
             where = f"{pair.place(view.name)}, operand {name}"
             expected = expected_operand(pair, seen, own, encode_scale)
-            bench.compared(check, "values", values(seen).numel())
-            findings += [Finding(check, e, g, where) for e, g in faults(seen, expected)]
+            found = list(faults(seen, expected))
+            bench.compared(check, "values", values(seen).numel(), sum(one.count for one in found))
+            findings += [Finding(check, one.expected, one.got, where) for one in found]
     return findings
 
 
@@ -66,27 +77,28 @@ def check_scales(bench: Bench) -> list[Finding]:
     return _operand_findings(bench, "numerics.scales", _scale_faults, lambda operand: operand.scale)
 
 
-def _scale_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
+def _scale_faults(seen: Operand, expected: OracleOperand) -> Iterator[Unequal]:
     if seen.role != expected.role:
-        yield f"role {expected.role}", f"role {seen.role}"
+        yield Unequal(f"role {expected.role}", f"role {seen.role}")
     if tuple(seen.block) != tuple(expected.block) or tuple(seen.scale.shape) != tuple(expected.scale.shape):
         shapes = tuple(expected.scale.shape), tuple(seen.scale.shape)
-        yield (
+        yield Unequal(
             f"blocks of {tuple(expected.block)}, scales of shape {shapes[0]}",
             f"blocks of {tuple(seen.block)}, scales of shape {shapes[1]}",
+            seen.scale.numel(),
         )
         return
     if (seen.global_scale is None) != (expected.global_scale is None):
         names = ("no global scale", "a global scale")
-        yield names[expected.global_scale is not None], names[seen.global_scale is not None]
+        yield Unequal(names[expected.global_scale is not None], names[seen.global_scale is not None])
     elif seen.global_scale is not None and expected.global_scale is not None:
         yield from _unequal(seen.global_scale.reshape(-1), expected.global_scale.reshape(-1), "global scale")
     yield from _unequal(seen.scale, expected.scale, "scale")
 
 
-def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[tuple[str, str]]:
+def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[Unequal]:
     if seen.shape != expected.shape:
-        yield f"{what} of shape {tuple(expected.shape)}", f"shape {tuple(seen.shape)}"
+        yield Unequal(f"{what} of shape {tuple(expected.shape)}", f"shape {tuple(seen.shape)}", seen.numel())
         return
     bad = ~same_values(seen, expected)
     if bool(bad.any()):
@@ -94,7 +106,7 @@ def _unequal(seen: torch.Tensor, expected: torch.Tensor, what: str) -> Iterator[
         got, want = float(seen[index]), float(expected[index])
         factor = f", {got / want:.6g} times as large" if want else ""
         blocks = f" ({int(bad.sum())} of {bad.numel()} blocks)" if bad.numel() > 1 else ""
-        yield f"{what} {want!r} in block {list(index)}", f"{got!r}{factor}{blocks}"
+        yield Unequal(f"{what} {want!r} in block {list(index)}", f"{got!r}{factor}{blocks}", int(bad.sum()))
 
 
 def check_codes(bench: Bench) -> list[Finding]:
@@ -102,12 +114,14 @@ def check_codes(bench: Bench) -> list[Finding]:
     return _operand_findings(bench, "numerics.codes", _code_faults, lambda operand: operand.codes)
 
 
-def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, str]]:
+def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[Unequal]:
+    count = seen.codes.numel()
     if seen.format != expected.format:
-        yield f"{expected.format} codes", f"{seen.format} codes"
+        yield Unequal(f"{expected.format} codes", f"{seen.format} codes", count)
         return
     if seen.codes.shape != expected.codes.shape or seen.codes.dtype != torch.uint8:
-        yield f"uint8 codes of shape {tuple(expected.codes.shape)}", f"{seen.codes.dtype} {tuple(seen.codes.shape)}"
+        shape = f"uint8 codes of shape {tuple(expected.codes.shape)}"
+        yield Unequal(shape, f"{seen.codes.dtype} {tuple(seen.codes.shape)}", count)
         return
     if torch.equal(seen.codes, expected.codes):
         return
@@ -117,10 +131,11 @@ def _code_faults(seen: Operand, expected: OracleOperand) -> Iterator[tuple[str, 
         index = first_index(bad)
         block = [index[0] // expected.block[0], index[1] // expected.block[1]]
         codes = int(expected.codes[index]), int(seen.codes[index])
-        yield (
+        yield Unequal(
             f"code 0x{codes[0]:02x} ({want[index].item():g}) at {list(index)}, block {block}",
             f"0x{codes[1]:02x} ({got[index].item():g}); {int(bad.sum())} of {bad.numel()} codes differ"
             + _direction(got[bad].abs(), want[bad].abs()),
+            int(bad.sum()),
         )
 
 
@@ -206,7 +221,8 @@ def check_tap(bench: Bench) -> list[Finding]:
 
 
 def _count_faults(bench: Bench, place: str, own: OracleStep) -> Iterator[Finding]:
-    bench.compared("numerics.tap", "one record for each product", len(own.products))
+    lacking = sum(product.record is None for product in own.products)
+    bench.compared("numerics.tap", "one record for each product", len(own.products), lacking)
     for product in own.products:
         if product.record is None:
             yield Finding("numerics.tap", "one record", "none", f"{place}, {product.label}")
@@ -229,9 +245,10 @@ def _source_faults(bench: Bench, place: str, own: OracleStep, batch: Batch) -> I
         if record is None:
             continue
         for seen, given, what in _exact_sources(own.sites[product.site], product.product, record, batch):
-            bench.compared("numerics.tap", "sources that are the program's own")
             given = given.to(seen.dtype)  # a program may cast what it gets, and what it returns
-            if seen.shape != given.shape or not bool(same_values(seen.to(given.device), given).all()):
+            same = seen.shape == given.shape and bool(same_values(seen.to(given.device), given).all())
+            bench.compared("numerics.tap", "sources that are the program's own", differing=int(not same))
+            if not same:
                 role = record.a.role if seen is record.a.source else record.b.role
                 yield Finding("numerics.tap", f"the bits of the {what}", "others", f"{where}, source of {role}")
 
@@ -278,8 +295,9 @@ def _tie_faults(
             record = records.get(id(product))
             if not tied or record is None:
                 continue
-            bench.compared("numerics.tap", "gradient = recorded output")
-            if not _same_result(seen.grads[name], record.output, bench.precision):
+            same = _same_result(seen.grads[name], record.output, bench.precision)
+            bench.compared("numerics.tap", "gradient = recorded output", differing=int(not same))
+            if not same:
                 expected = f"the recorded output of {product.label}"
                 yield Finding("numerics.tap", expected, "another tensor", f"{place}, {describe(name)}")
 

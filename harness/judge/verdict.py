@@ -8,15 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.judge import case_checks, compile_checks, fp8_checks, state_checks
-from harness.judge.check import Check, Judging
+from harness.judge.check import EVERY, Check, Enabled, Judging
+from harness.judge.numerics import CHECKS as NUMERIC_CHECKS
 from harness.judge.numerics import NumericsVerdict, judge_numerics
 from harness.judge.outcome import poisons_worker, verdict_of_error
+from harness.judge.support_table import CHECK as SUPPORT_CHECK
 from harness.judge.support_table import DEFAULT_CHECK, judge_default, judge_support
 from harness.judge.waivers import apply_waivers
+from harness.judge.wrong_eager import CHECK as WRONG_EAGER_CHECK
 from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 
 # Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
 CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS, *case_checks.CHECKS)
+
+# Every name that a finding of :func:`judge_cell` may have, in the order in which they are looked at.
+CHECK_NAMES: tuple[str, ...] = tuple(
+    dict.fromkeys([*(check.name for check in CHECKS), SUPPORT_CHECK, DEFAULT_CHECK, WRONG_EAGER_CHECK, *NUMERIC_CHECKS])
+)
 
 
 @dataclass(frozen=True)
@@ -32,29 +40,44 @@ class Judged:
     numerics: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_checks(judging: Judging, checks: Iterable[Check] = CHECKS) -> tuple[list[Finding], list[str]]:
-    """Findings of every check that applies, and the names of those that did."""
+def run_checks(
+    judging: Judging, checks: Iterable[Check] = CHECKS, enabled: Enabled = EVERY
+) -> tuple[list[Finding], list[str]]:
+    """Findings of every enabled check that applies, and the names of those that did."""
     findings: list[Finding] = []
     applied: list[str] = []
     for check in checks:
-        if check.applies(judging):
+        if check.name in enabled and check.applies(judging):
             applied.append(check.name)
             findings += check.run(judging)
     return findings, applied
 
 
 def judge_cell(
-    judging: Judging, *, cuda: tuple[int, int] | None, versions: Mapping[str, str], today: datetime.date
+    judging: Judging,
+    *,
+    cuda: tuple[int, int] | None,
+    versions: Mapping[str, str],
+    today: datetime.date,
+    enabled: Enabled = EVERY,
 ) -> Judged:
-    """Judge one cell. ``versions`` by distribution name; ``today`` decides whether waivers have expired."""
-    findings, applied = run_checks(judging)
-    findings += support_findings(judging, cuda)
-    applied.append("support.belief")
+    """Judge one cell. ``versions`` by distribution name; ``today`` decides whether waivers have expired.
+
+    Raises:
+        ValueError: ``enabled`` names no check of the judge: a green of nothing looked at.
+    """
+    unknown = enabled.names - set(CHECK_NAMES)
+    if unknown:
+        raise ValueError(f"no check of the judge: {', '.join(sorted(unknown))}")
+    findings, applied = run_checks(judging, enabled=enabled)
+    if SUPPORT_CHECK in enabled:
+        findings += support_findings(judging, cuda)
+        applied.append(SUPPORT_CHECK)
     claimed = judging.obs.told.get("default_recipe")
-    if claimed is not None:
+    if claimed is not None and DEFAULT_CHECK in enabled:
         findings += judge_default(claimed, judging.obs.arch, cuda)
         applied.append(DEFAULT_CHECK)
-    numerics = judge_numerics(judging.obs, judging.axes)
+    numerics = judge_numerics(judging.obs, judging.axes, enabled)
     findings += numerics.findings
     applied += numerics.checks
     return _conclude(judging, findings, applied, numerics, versions, today)

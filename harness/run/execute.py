@@ -7,13 +7,14 @@ import datetime
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from cases import CASES
-from harness.judge.check import Judging
+from harness.judge.check import EVERY, Enabled, Judging
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.verdict import Judged, judge_cell
 from harness.judge.waivers import apply_waivers
@@ -65,18 +66,34 @@ def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
 
 
 def _execute(cell: Cell) -> CellResult:
+    with observed(cell) as judging:
+        judged = judge(judging)
+    return _result(cell, judging.obs, judged)
+
+
+@contextmanager
+def observed(cell: Cell) -> Iterator[Judging]:
+    """Observe a cell; its provider's faults stay applied until what was observed has been judged, as in a run.
+
+    Raises:
+        LoadError: the case's or provider's module can't be imported.
+        ProviderUnavailable: nothing of this cell can run here.
+        RuntimeError: compilation is switched off in this process.
+    """
     case: Case = load(CASES[cell.axes.case].path)
     switches = compile_switches()
     if switches:
         raise RuntimeError("compilation is switched off, nothing could be judged: " + "; ".join(switches))
     with loaded_provider(cell.axes.provider) as loaded:
         found = read_settings()
-        obs = _observe(cell, case, loaded)
+        judging = Judging(cell, _observe(cell, case, loaded))
         with as_found(found):  # a mode or hook that the product left must not reach the oracle
-            judged = judge_cell(
-                Judging(cell, obs), cuda=cuda_version(), versions=versions(), today=datetime.date.today()
-            )
-    return _result(cell, obs, judged)
+            yield judging
+
+
+def judge(judging: Judging, enabled: Enabled = EVERY) -> Judged:
+    """The judge's word today, on this machine, by the enabled checks; as often as wanted on one observation."""
+    return judge_cell(judging, cuda=cuda_version(), versions=versions(), today=datetime.date.today(), enabled=enabled)
 
 
 def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:

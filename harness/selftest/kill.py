@@ -1,0 +1,62 @@
+"""The kill matrix: every fault against every check, each alone: ``python -m harness.selftest.kill``.
+
+Each fault's cell is observed once and judged by every check alone, by all but the named one, by all, and by none
+(docs/detection.md says how to read it). Exit status: 0 every named check alone is red and every check kills something
+or is justified; 1 there is work to do; 2 interrupted; 4 usage; 5 nothing was measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.judge.calibrate_records import made
+from harness.selftest import command
+from harness.selftest.command import GOOD, NOTHING, WORK, Task, by_machine
+from harness.selftest.kill_measure import Job, Killed, lost, measure
+from harness.selftest.kill_table import rows_of, sections, work, wrong
+
+MODULE = "harness.selftest.kill"
+KIND = "kill matrix"
+
+
+def record(values: Mapping[str, Any]) -> Killed:
+    """A record from its line."""
+    lists = {name: tuple(values[name]) for name in ("alone", "removed", "together")}
+    one: Killed = made(Killed, {**values, **lists})
+    return one
+
+
+def _key(one: Job | Killed) -> tuple[str, int]:
+    return one.fault, one.seed
+
+
+TASK: Task[Job, Killed] = Task(KIND, measure, lost, record, _key, wrong)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; the exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = command.parser(MODULE, __doc__)
+    parser.add_argument("--seeds", type=command.integers, default=(0,), metavar="N,...", help="seeds of the cells (0)")
+    options = parser.parse_args(given)
+
+    def jobs(names: Sequence[str]) -> list[Job]:
+        return [Job(name, seed) for name in names for seed in options.seeds]
+
+    found, ended = command.journals(parser, TASK, options, MODULE, given, jobs)
+    if not any(row.measured for row in rows_of(found)):
+        print("nothing was measured")
+        return ended or NOTHING
+    left = [line for own in by_machine(found).values() for line in work(own, part=bool(options.faults))]
+    for line in left:
+        print(line)
+    if options.write and ended == GOOD:
+        command.write_page(parser, options.write, KIND, found, sections)
+    print(f"{len(rows_of(found))} faults, {len(left)} lines of work to do")
+    return ended or (WORK if left else GOOD)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
