@@ -10,7 +10,7 @@ import torch
 
 from harness.faults import FAULTS
 from harness.faults.cell import cells_of
-from harness.faults.fault import Fault
+from harness.faults.fault import Fault, absent
 from harness.faults.patching import patched
 from harness.providers.load import loaded_provider
 from harness.registry import load
@@ -131,7 +131,16 @@ def test_switched_off_compilation_is_an_error_not_a_pass() -> None:
 
 
 def test_what_a_fault_needs_is_known() -> None:
-    assert {load(path).needs for path in FAULTS.values()} == {"", "cuda"}
+    assert {load(path).needs for path in FAULTS.values()} == {"", "cuda", "torch>=2.13"}
+
+
+def test_what_a_machine_lacks_is_told() -> None:
+    assert absent("cuda", has_gpu=False) == "needs a CUDA device"
+    assert absent("cuda", has_gpu=True) == absent("", has_gpu=False) == absent("torch>=2.0", has_gpu=False) == ""
+    assert absent("torch>=99.1", has_gpu=True) == "needs torch 99.1"
+    for nothing in ("cuda>=12", "torch", "triton"):
+        with pytest.raises(ValueError, match="can't need"):
+            absent(nothing, has_gpu=True)
 
 
 # Those that break refusals show wherever a recipe is refused.

@@ -15,6 +15,7 @@ from harness.cli.option import Option, Settings, parse
 from harness.cli.output import console_for, verbosity_of
 from harness.cli.run import refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
+from harness.faults.fault import absent as lacking
 from harness.plan import PlanError
 from harness.plan.nearest import nearest
 from harness.registry import LoadError
@@ -108,7 +109,7 @@ def _planned(settings: Settings) -> Selftest:
 
 def _absent(seeded: Seeded) -> str:
     """Why this machine can't show the fault; empty where it can."""
-    return "needs a CUDA device" if seeded.needs == "cuda" and not visible_gpus(os.environ) else ""
+    return lacking(seeded.needs, has_gpu=bool(visible_gpus(os.environ)))
 
 
 def _run(

@@ -28,6 +28,7 @@ FAULT = Fault(
     breaks="operators compute under torch.autocast what they mean to compute in float32",
     caught_by="numerics.kernel",
     apply=_apply,
-    # A native FP8 kernel leaves torch.autocast nothing to round. torch 2.11's CPU has one for scales per tensor only.
+    # A native kernel leaves torch.autocast nothing to round, and torch 2.11 keeps it out of operators by itself.
     where={"case": "amp", "variant": "around", "arch": "cpu", "recipe": "float8_rowwise_scaling"},
+    needs="torch>=2.13",
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
 
 from harness.faults.elsewhere import ONLY_REFERENCE
 
@@ -21,7 +24,8 @@ class Fault:
     or a wrapper) and mends everything when it is left. ``caught_by`` names the check that must turn red because of it.
     ``where`` holds the axis values of the cell that must show it, as a matrix writes them ({"case": "checkpoint",
     "variant": "around"}); what it leaves out is that of the usual cell (toy_linear, float8_current_scaling, nested,
-    aot_eager, fullgraph). ``needs`` is what a machine must have for the fault to do anything: "cuda", or "" for any.
+    aot_eager, fullgraph). ``needs`` is what a machine must have for the fault to do anything: "cuda", the least version
+    of torch as in "torch>=2.13", or "" for any machine.
     ``providers`` are those of which it breaks anything; on another one the plan refuses it (harness.faults.elsewhere).
     """
 
@@ -33,3 +37,18 @@ class Fault:
     where: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
     providers: tuple[str, ...] = ONLY_REFERENCE
+
+
+def absent(needs: str, *, has_gpu: bool) -> str:
+    """Why a machine can't show a fault that ``needs`` something; empty where it can.
+
+    Raises:
+        ValueError: nothing that a fault can need.
+    """
+    if needs == "cuda":
+        return "" if has_gpu else "needs a CUDA device"
+    package, _, least = needs.partition(">=")
+    if needs and (package != "torch" or not least):
+        raise ValueError(f"a fault can't need {needs!r}: cuda, or torch>=X.Y")
+    installed = metadata.version("torch") if needs else ""
+    return f"needs torch {least}" if needs and Version(installed) < Version(least) else ""

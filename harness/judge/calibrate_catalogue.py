@@ -132,6 +132,7 @@ EQUALITIES: Sequence[Bound] = (
         ("numerics.storage", "results of other calls"),
         "no result overwritten by a later call",
         "numerics_program._overwritten",
+        "outputs as they were returned, in runs since 2026-12-02",
     ),
     Bound(("numerics.eager", "bits"), "compiled = eager (aot_eager)", "numerics_program._same"),
     Bound(("numerics.later", "bits"), "later compiled calls = eager (aot_eager)", "numerics_program._same"),
