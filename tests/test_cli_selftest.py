@@ -68,6 +68,7 @@ def test_faults_of_the_front_alone_need_no_cell(tmp_path: Path) -> None:
         (["--fault", "leaky_exti"], "--fault leaky_exti: no such fault (did you mean leaky_exit?)"),
         (["--fault", "no_such_module_x:FAULT"], "importing no_such_module_x raised ModuleNotFoundError"),
         (["--fault", "harness.registry:load"], "is no fault but function"),
+        *((["--fault", name], f"--fault {name}: no such fault") for name in (":", "a:b:c", "../x:F")),
         (["--matrix", "selftset.yaml"], "did you mean"),
         (["--timeout", "soon"], "expected a number of seconds above 0"),
     ],

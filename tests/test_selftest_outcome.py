@@ -72,7 +72,8 @@ def test_verdicts_of_the_run_layer_are_checks_themselves() -> None:
     seeded = dataclasses.replace(SEEDED, caught_by="run.oom")
     assert outcome(red(OTHER, verdict=Verdict.OOM), seeded=seeded).end is End.CAUGHT
     assert outcome(red(OTHER, verdict=Verdict.CRASH), seeded=seeded).end is End.OTHER
-    assert outcome(red(OTHER), seeded=dataclasses.replace(SEEDED, caught_by="run.pass")).end is End.OTHER
+    for nothing in ("run.pass", "run.fail", "run.error"):
+        assert outcome(red(OTHER), seeded=dataclasses.replace(SEEDED, caught_by=nothing)).end is End.OTHER
 
 
 def test_what_a_machine_lacks_skips() -> None:
@@ -93,6 +94,7 @@ def test_exit_codes() -> None:
     assert exit_code_of([])[0] == 5
     assert exit_code_of(ends(End.CAUGHT), interrupted=True)[0] == 2
     assert exit_code_of(ends(End.CAUGHT), internal=True)[0] == 3
+    assert exit_code_of(ends(End.CAUGHT), interrupted=True, internal=True)[0] == 3
 
 
 def test_progress_shows_a_caught_fault_as_wanted_and_a_missed_one_as_red() -> None:

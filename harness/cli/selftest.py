@@ -15,6 +15,7 @@ from harness.cli.option import Option, Settings, parse
 from harness.cli.output import console_for, verbosity_of
 from harness.cli.run import refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
+from harness.faults import path_of
 from harness.faults.fault import absent as lacking
 from harness.plan import PlanError
 from harness.plan.nearest import nearest
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _planned(settings: Settings) -> Selftest:
     known = registered()
-    wrong = [name for name in settings["faults"] if ":" not in name and name not in known]
+    wrong = [name for name in settings["faults"] if path_of(name) is None and name not in known]
     if wrong:
         near = nearest(wrong[0], known)
         raise UsageError(f"--fault {wrong[0]}: no such fault" + (f" (did you mean {near}?)" if near else ""))

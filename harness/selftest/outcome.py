@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from harness.selftest.plan import Seeded
 from harness.types import CellResult, Verdict
 
+# Ends of a process that no check in it can tell of; any other red has a check of its own.
+OF_THE_RUN = ("run.crash", "run.timeout", "run.oom")
+
 
 class End(enum.Enum):
     """``caught``: by the named check, and the cell without the fault is green. ``missed``: the cell is not red.
@@ -79,7 +82,7 @@ def _end(seeded: Seeded, faulty: CellResult | None, twin: CellResult | None) -> 
 def word_of(result: CellResult, check: str) -> str:
     """The first finding of ``check`` as text, empty without one. A verdict of the run layer (``run.oom``) is the check
     itself: what the memory ran out in may be an exception that another check words."""
-    if check == f"run.{result.verdict.value}":
+    if check in OF_THE_RUN and check == f"run.{result.verdict.value}":
         return result.reason
     return next((str(finding) for finding in result.findings if finding.check == check), "")
 
@@ -95,10 +98,10 @@ def _seconds(result: CellResult) -> float:
 
 def exit_code_of(outcomes: Sequence[Outcome], *, interrupted: bool = False, internal: bool = False) -> tuple[int, str]:
     """The exit code of a selftest and its meaning in words. 0: every fault that this machine can show was caught."""
-    if interrupted:
-        return 2, "interrupted"
     if internal:
         return 3, "the run itself failed"
+    if interrupted:
+        return 2, "interrupted"
     reds = [outcome for outcome in outcomes if outcome.end.is_red]
     if reds:
         return 1, f"{len(reds)} of {len(outcomes)} not caught as they must be"
