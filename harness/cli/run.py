@@ -22,7 +22,7 @@ from harness.plan.baseline import with_baseline
 from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import allowable_names, now, of_run, refusals, unknown_allowances
-from harness.run.finish import INTERNAL_ERROR, finish, judged_require
+from harness.run.finish import INTERNAL_ERROR, finish_supervised, judged_require
 from harness.run.journal import read_journal
 from harness.run.order import expensive_first
 from harness.run.plan_file import RunPlan, write_plan
@@ -30,7 +30,7 @@ from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Observer, Supervisor
-from harness.run.worker_count import place_workers
+from harness.run.worker_count import Placing, place_workers
 from harness.types import Cell
 
 # Options that pick cells so that the matrix's require can't be judged, by setting name.
@@ -93,10 +93,7 @@ def run_plan(
     ids = {cell.id for cell in cells}
     picked_by = [flag for name, flag in PICKING if settings[name]]
     require, notes = judged_require(plan.require, picked_by, len(ids), len(plan.cells))
-    asked = settings["workers"]
-    placing = place_workers(None if asked == "auto" else asked, len(cells), os.environ)
-    for warning in placing.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    placing = placed(settings["workers"], len(cells))
     return RunPlan(
         run_id=run_dir.new_run_id(),
         matrix=plan.path,
@@ -116,6 +113,14 @@ def run_plan(
         baseline=task.use if task else None,
         gpus=placing.gpus,
     )
+
+
+def placed(asked: int | str, cells: int) -> Placing:
+    """The workers for so many cells, "auto" or as many as were asked for; warnings about them are printed."""
+    placing = place_workers(None if isinstance(asked, str) else asked, cells, os.environ)
+    for warning in placing.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return placing
 
 
 def run(plan: RunPlan, cells: Sequence[Cell], settings: Settings, task: BaselineTask | None = None) -> int:
@@ -182,14 +187,7 @@ def _report(
     supervisor: Supervisor, state: Reconciled, console: Console, verbosity: int, task: BaselineTask | None
 ) -> int:
     try:
-        finished = finish(
-            supervisor.run,
-            supervisor.plan,
-            state,
-            rounds=len(supervisor.ends),
-            interrupted=supervisor.stopped,
-            stuck=supervisor.stuck,
-        )
+        finished = finish_supervised(supervisor, state)
     except OSError as error:
         why = why_unwritable(supervisor.run.work.parent, error)
         print(f"error: the reports could not be written: {why}; {_kept(supervisor.run)}", file=sys.stderr)

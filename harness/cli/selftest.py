@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.cli.errors import NothingToRun, UsageError
 from harness.cli.option import Option, Settings, parse
 from harness.cli.output import console_for, verbosity_of
-from harness.cli.run import refuse_environment
+from harness.cli.run import placed, refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
 from harness.faults import path_of
 from harness.faults.fault import absent as lacking
@@ -29,7 +29,6 @@ from harness.run.finish import INTERNAL_ERROR
 from harness.run.gpus import visible_gpus
 from harness.run.plan_file import RunPlan, write_plan
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
-from harness.run.worker_count import place_workers
 from harness.selftest.front_outcomes import CELL
 from harness.selftest.models import registered
 from harness.selftest.outcome import exit_code_of, outcome_of
@@ -147,11 +146,8 @@ def _run(
 
 
 def _run_plan(selftest: Selftest, settings: Settings, arguments: Sequence[str]) -> RunPlan:
-    asked = settings["workers"]
     cells = selftest.cells
-    placing = place_workers(None if asked == "auto" else asked, len(cells), os.environ)
-    for warning in placing.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    placing = placed(settings["workers"], len(cells))
     return RunPlan(
         run_id=run_dir.new_run_id(),
         matrix=selftest.path,

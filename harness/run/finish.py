@@ -19,6 +19,7 @@ from harness.run.journal import Journal, read_journal
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled, gpus_of
 from harness.run.run_dir import RunDir, publish, shown
+from harness.run.supervise import Supervisor
 from harness.types import Evidence, Verdict
 
 INTERNAL_ERROR = 3
@@ -57,6 +58,18 @@ def finish(
         write_run(run.work, info, state.results)
     warnings = publish(run)
     return Finished(info, shown(run.final), warnings)
+
+
+def finish_supervised(supervisor: Supervisor, state: Reconciled) -> Finished:
+    """:func:`finish` for a run whose rounds a supervisor started. Raises OSError as it does."""
+    return finish(
+        supervisor.run,
+        supervisor.plan,
+        state,
+        rounds=len(supervisor.ends),
+        interrupted=supervisor.stopped,
+        stuck=supervisor.stuck,
+    )
 
 
 def describe_run(

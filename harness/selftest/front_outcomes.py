@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +20,6 @@ def front_outcomes(
     *,
     workers: int,
     timeout: float,
-    told: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Run each fault's matrix with it, and each distinct matrix once without, ``workers`` at a time.
 
@@ -36,11 +35,7 @@ def front_outcomes(
             for key, fault in firsts.items()
         }
         runs = [(fault, pool.submit(_run, fault, directory / fault.name, True, timeout)) for fault in faults]
-        outcomes = []
-        for fault, run in runs:
-            outcomes.append(_outcome(fault, run.result(), twins[keys[fault.name]].result()))
-            told(outcomes[-1])
-    return outcomes
+        return [_outcome(fault, run.result(), twins[keys[fault.name]].result()) for fault, run in runs]
 
 
 def _run(fault: FrontFault, directory: Path, broken: bool, timeout: float) -> Shown | str:

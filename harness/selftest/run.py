@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.cli.errors import UsageError
 from harness.cli.output import progress_for
 from harness.run import run_dir
-from harness.run.finish import finish
+from harness.run.finish import finish_supervised
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
@@ -52,14 +52,7 @@ def carried_out(plan: RunPlan, directory: RunDir, selftest: Selftest, console: C
         if selftest.front and not supervisor.stopped:
             place = directory.work / FRONT
             front = front_outcomes(selftest.front, place, workers=plan.workers, timeout=plan.timeout)
-    finished = finish(
-        supervisor.run,
-        supervisor.plan,
-        state,
-        rounds=len(supervisor.ends),
-        interrupted=supervisor.stopped,
-        stuck=supervisor.stuck,
-    )
+    finished = finish_supervised(supervisor, state)
     audited = [str(finding) for finding in finished.info.audit.findings] if finished.info.audit else []
     return Ran(
         {result.id: result for result in state.results},

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.flop_counter import FlopCounterMode
 
+from harness.faults.at_exit import exit_fault
 from harness.faults.fault import Fault
-from harness.faults.patching import patched
-from harness.providers.protocol import Provider
 
 
 def _leaving(name: str, leave: Callable[[], object]) -> Fault:
-    @contextmanager
-    def apply(provider: Provider) -> Iterator[Provider]:
-        from harness.fp8.state import FP8GlobalStateManager
-
-        close = FP8GlobalStateManager.autocast_exit
-
-        def close_and_leave(enabled: bool, _graph: bool) -> None:
-            close(enabled, _graph)
-            if not torch.compiler.is_compiling():
-                leave()
-
-        with patched(FP8GlobalStateManager, "autocast_exit", staticmethod(close_and_leave)):
-            yield provider
-
-    return Fault(name, "leaves it", "state.unchanged", apply)
+    """A fault that nobody mends."""
+    return Fault(name, "leaves it", "state.unchanged", exit_fault(leave, mend=lambda: None))
 
 
 def _switches() -> None:
