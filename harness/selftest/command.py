@@ -206,6 +206,32 @@ def environment(found: Sequence[Journal[R]], versions: Sequence[str]) -> str:
     return f"{dates}. {last.hardware}. {named}.\n\n{commands}"
 
 
+def concluded(
+    made: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    kind: str,
+    found: Sequence[Journal[R]],
+    sections: Callable[[Sequence[Journal[R]]], Mapping[str, str]],
+    *,
+    counted: str,
+    left: Sequence[str],
+    ended: int,
+) -> int:
+    """Say what is left to do, write the page if that was asked for; the exit status.
+
+    ``counted``: what was measured, in words, empty for nothing; ``ended``: the status that the end of the run asks for.
+    """
+    if not counted:
+        print("nothing was measured")
+        return ended or NOTHING
+    for line in left:
+        print(line)
+    if options.write and ended == GOOD:
+        write_page(made, options.write, kind, found, sections)
+    print(f"{counted}, {len(left)} lines of work to do")
+    return ended or (WORK if left else GOOD)
+
+
 def write_page(
     made: argparse.ArgumentParser,
     page: Path,

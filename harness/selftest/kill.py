@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.judge.calibrate_records import made
 from harness.selftest import command
-from harness.selftest.command import GOOD, NOTHING, WORK, Task, by_machine
+from harness.selftest.command import Task, by_machine
 from harness.selftest.kill_measure import Job, Killed, lost, measure
 from harness.selftest.kill_table import rows_of, sections, work, wrong
 
@@ -46,16 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return [Job(name, seed) for name in names for seed in options.seeds]
 
     found, ended = command.journals(parser, TASK, options, MODULE, given, jobs)
-    if not any(row.measured for row in rows_of(found)):
-        print("nothing was measured")
-        return ended or NOTHING
+    counted = f"{len(rows_of(found))} faults" if any(row.measured for row in rows_of(found)) else ""
     left = [line for own in by_machine(found).values() for line in work(own, part=bool(options.faults))]
-    for line in left:
-        print(line)
-    if options.write and ended == GOOD:
-        command.write_page(parser, options.write, KIND, found, sections)
-    print(f"{len(rows_of(found))} faults, {len(left)} lines of work to do")
-    return ended or (WORK if left else GOOD)
+    return command.concluded(parser, options, KIND, found, sections, counted=counted, left=left, ended=ended)
 
 
 if __name__ == "__main__":

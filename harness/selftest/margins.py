@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.judge.calibrate_records import made
 from harness.selftest import command
-from harness.selftest.command import GOOD, NOTHING, WORK, Task, by_machine
+from harness.selftest.command import Task, by_machine
 from harness.selftest.margins_measure import Distance, Measure, lost, measure, measures
 from harness.selftest.margins_table import measured, sections, work, wrong
 from harness.types import DATA_KINDS
@@ -64,16 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds, shown = seeds_of(given, options.seeds, options.fresh)
     kinds = tuple(options.data or DATA_KINDS)
     found, ended = command.journals(parser, TASK, options, MODULE, shown, lambda names: measures(names, seeds, kinds))
-    if not any(not one.unavailable for one in measured(found)):
-        print("nothing was measured")
-        return ended or NOTHING
+    counted = f"{len(measured(found))} cells" if any(not one.unavailable for one in measured(found)) else ""
     left = [line for own in by_machine(found).values() for line in work(own, part=bool(options.faults))]
-    for line in left:
-        print(line)
-    if options.write and ended == GOOD:
-        command.write_page(parser, options.write, KIND, found, sections)
-    print(f"{len(measured(found))} cells, {len(left)} lines of work to do")
-    return ended or (WORK if left else GOOD)
+    return command.concluded(parser, options, KIND, found, sections, counted=counted, left=left, ended=ended)
 
 
 if __name__ == "__main__":
