@@ -98,7 +98,7 @@ def faults_in(section: str) -> set[str]:
 
 def test_every_fault_has_a_row_in_the_kill_matrix() -> None:
     """Names only: what the rows say is measured by the command, and a new fault asks for it to be run again."""
-    assert faults_in(measured(PAGE, "kill matrix")) == set(FAULTS), "python -m harness.selftest.kill --write"
+    assert faults_in(measured(PAGE, "kill matrix")) == set(FAULTS), "python -m harness.detection.kill --write"
 
 
 def test_every_check_has_a_row_in_the_kill_matrix() -> None:
@@ -108,7 +108,7 @@ def test_every_check_has_a_row_in_the_kill_matrix() -> None:
 
 def test_every_fault_that_can_be_measured_has_its_margin() -> None:
     skipped = {name for name, path in FAULTS.items() if load(path).needs or load(path).caught_by not in CHECK_NAMES}
-    assert faults_in(measured(PAGE, "margins")) >= set(FAULTS) - skipped, "python -m harness.selftest.margins --write"
+    assert faults_in(measured(PAGE, "margins")) >= set(FAULTS) - skipped, "python -m harness.detection.margins --write"
 
 
 @pytest.mark.parametrize("kind", KINDS)

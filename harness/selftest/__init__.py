@@ -3,6 +3,5 @@
     selftest.yaml ─► plan: faults × cells, and the same cells without ─► the ordinary run ─► outcome ─► render
 
 Nothing here judges a cell: an outcome compares the verdict that the harness gave with the one it had to give. Beside
-it: ``front`` shows faults of the harness's own front in child processes; ``kill`` holds every fault against every check
-alone; ``margins`` says by how much each is caught, seed by seed; ``alarms`` runs a clean matrix many times over.
+it: ``front`` shows faults of the harness's own front in child processes.
 """

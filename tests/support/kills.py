@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from harness.selftest.journal import Header, Journal
-from harness.selftest.kill_measure import Killed
-from harness.selftest.margins_measure import BOUND, Distance
+from harness.detection.journal import Header, Journal
+from harness.detection.kill_measure import Killed
+from harness.detection.margins_measure import BOUND, Distance
 
 R = TypeVar("R")
 FAULT = "scale_doubled"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.selftest import alarms
+from harness.detection import alarms
 from harness.types import CellResult, Verdict
 from tests.support.cells import cell, result
 from tests.support.running import write_matrix
@@ -77,7 +77,7 @@ def test_a_run_that_leaves_no_results_is_a_problem(tmp_path: Path) -> None:
 def test_the_command_itself(tmp_path: Path) -> None:
     matrix = write_matrix(tmp_path, 1)
     words = ["--matrix", str(matrix), "--seeds", "2", "--first-seed", "3", "--out", str(tmp_path / "out"), "-n", "0"]
-    command = [sys.executable, "-m", "harness.selftest.alarms", *words, "-q"]
+    command = [sys.executable, "-m", "harness.detection.alarms", *words, "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "seeds 3 to 4" in done.stdout

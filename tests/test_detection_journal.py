@@ -1,4 +1,4 @@
-"""harness.selftest.journal: what was measured comes back, and no run of other code or another machine goes on."""
+"""harness.detection.journal: what was measured comes back, and no run of other code or another machine goes on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.detection.journal import Header, digest, header, kept, read
 from harness.judge.calibrate_records import NotARecord
-from harness.selftest.journal import Header, digest, header, kept, read
 
 HEADER = Header("kill matrix", "CPU", "2026-01-02", "python -m x", "1 core", {"torch": "2"}, "abc", (("hang", "why"),))
 

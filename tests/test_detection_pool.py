@@ -1,11 +1,11 @@
-"""harness.selftest.pool: a job that dies, or spoils its process, costs no other job anything."""
+"""harness.detection.pool: a job that dies, or spoils its process, costs no other job anything."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
-from harness.selftest.pool import isolated
+from harness.detection.pool import isolated
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""harness.selftest.margins_measure: what caught a fault, by how much, and how near a clean cell comes."""
+"""harness.detection.margins_measure: what caught a fault, by how much, and how near a clean cell comes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ import math
 import pytest
 import torch
 
+from harness.detection import margins_measure
+from harness.detection.kill_measure import Job
+from harness.detection.margins_measure import (
+    BOUND,
+    EXACT,
+    Distance,
+    Measure,
+    distance,
+    lost,
+    measure,
+    measures,
+    nearest,
+)
 from harness.faults import FAULTS
 from harness.judge.check import Enabled, Judging
 from harness.judge.numerics import CHECKS, judge_bench
 from harness.judge.numerics_bench import Bench
 from harness.registry import load
-from harness.selftest import margins_measure
-from harness.selftest.kill_measure import Job
-from harness.selftest.margins_measure import BOUND, EXACT, Distance, Measure, distance, lost, measure, measures, nearest
 from harness.types import Cell
 from tests.support import judge_faults as faults
 from tests.support import kills

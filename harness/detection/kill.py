@@ -1,4 +1,4 @@
-"""The kill matrix: every fault against every check, each alone: ``python -m harness.selftest.kill``.
+"""The kill matrix: every fault against every check, each alone: ``python -m harness.detection.kill``.
 
 Each fault's cell is observed once and judged by every check alone, by all but the named one, by all, and by none
 (docs/detection.md says how to read it). Exit status: 0 every named check alone is red and every check kills something
@@ -11,13 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.detection import command
+from harness.detection.command import Task, by_machine
+from harness.detection.kill_measure import Job, Killed, lost, measure
+from harness.detection.kill_table import rows_of, sections, work, wrong
 from harness.judge.calibrate_records import made
-from harness.selftest import command
-from harness.selftest.command import Task, by_machine
-from harness.selftest.kill_measure import Job, Killed, lost, measure
-from harness.selftest.kill_table import rows_of, sections, work, wrong
 
-MODULE = "harness.selftest.kill"
+MODULE = "harness.detection.kill"
 KIND = "kill matrix"
 
 

@@ -1,4 +1,4 @@
-"""python -m harness.selftest.margins: seeds that are drawn are told, near ones are exit status 1."""
+"""python -m harness.detection.margins: seeds that are drawn are told, near ones are exit status 1."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.selftest import command, margins
-from harness.selftest.command import GOOD, NOTHING, WORK
-from harness.selftest.margins_measure import BOUND, Distance, Measure, _empty
+from harness.detection import command, margins
+from harness.detection.command import GOOD, NOTHING, WORK
+from harness.detection.margins_measure import BOUND, Distance, Measure, _empty
 from harness.types import DATA_KINDS
 
 
@@ -67,7 +67,7 @@ def test_fresh_seeds_are_new_told_and_named_in_the_command(pool: Pool, capsys: p
 def test_a_near_fault_is_work_to_do(
     pool: Pool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.selftest.margins_table.not_looked_at", lambda found: [])
+    monkeypatch.setattr("harness.detection.margins_table.not_looked_at", lambda found: [])
     assert margins.main(["--faults", "dgrad_doubled"]) == GOOD
     pool.ratio = 1.5
     assert margins.main(["--faults", "dgrad_doubled"]) == WORK

@@ -1,4 +1,4 @@
-"""harness.selftest.kill_measure: one observation, judged by each check alone; what can't be judged says so."""
+"""harness.detection.kill_measure: one observation, judged by each check alone; what can't be judged says so."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.detection import kill_measure
+from harness.detection.kill_measure import Job, Killed, lost, measure
 from harness.judge.check import Judging
 from harness.observe.types import ErrorSeen, StateDiff
 from harness.providers.protocol import ProviderUnavailable
-from harness.selftest import kill_measure
-from harness.selftest.kill_measure import Job, Killed, lost, measure
 from harness.types import Cell
 from tests.support.judging import judging
 from tests.support.kills import killed

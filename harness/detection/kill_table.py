@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.detection.command import by_machine, environment, not_looked_at
+from harness.detection.journal import Journal
+from harness.detection.kill_measure import Killed
 from harness.faults import FAULTS
 from harness.judge.calibrate_table import VERSIONS, table
 from harness.judge.verdict import CHECK_NAMES
 from harness.registry import load
-from harness.selftest.command import by_machine, environment, not_looked_at
-from harness.selftest.journal import Journal
-from harness.selftest.kill_measure import Killed
 
 NOTHING = "**nothing**"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from harness.detection.command import by_machine, environment, not_looked_at
+from harness.detection.journal import Journal
+from harness.detection.margins_measure import BOUND, EXACT, Distance
 from harness.faults import FAULTS
 from harness.judge.calibrate_catalogue import LARGEST_GOOD
 from harness.judge.calibrate_table import VERSIONS, number, table
-from harness.selftest.command import by_machine, environment, not_looked_at
-from harness.selftest.journal import Journal
-from harness.selftest.margins_measure import BOUND, EXACT, Distance
 
 # A fault nearer to its bound than this is seen by luck: other data may hide it.
 SMALLEST_SEEN = 2.0

@@ -1,4 +1,4 @@
-"""harness.selftest.kill_table: every fault and every check has its line, and what is wrong is said."""
+"""harness.detection.kill_table: every fault and every check has its line, and what is wrong is said."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from harness.detection import kill_table
+from harness.detection.journal import Journal
+from harness.detection.kill_measure import Killed
+from harness.detection.kill_table import JUSTIFIED, idle, kills_of, rows_of, section, sections, work, wrong
 from harness.faults import FAULTS
 from harness.judge.verdict import CHECK_NAMES
 from harness.registry import load
-from harness.selftest import kill_table
-from harness.selftest.journal import Journal
-from harness.selftest.kill_measure import Killed
-from harness.selftest.kill_table import JUSTIFIED, idle, kills_of, rows_of, section, sections, work, wrong
 from tests.support.kills import FAULT, journal, killed
 
 

@@ -1,4 +1,4 @@
-"""How sure each red is, and how sure each green: ``python -m harness.selftest.margins``.
+"""How sure each red is, and how sure each green: ``python -m harness.detection.margins``.
 
 Every fault's cell and its clean twin, over seeds and kinds of data: value / bound of the check that must see the fault,
 and the largest value / bound of the twin (docs/detection.md says how to read it). Exit status: 0 every fault at least
@@ -12,14 +12,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.detection import command
+from harness.detection.command import Task, by_machine
+from harness.detection.margins_measure import Distance, Measure, lost, measure, measures
+from harness.detection.margins_table import measured, sections, work, wrong
 from harness.judge.calibrate_records import made
-from harness.selftest import command
-from harness.selftest.command import Task, by_machine
-from harness.selftest.margins_measure import Distance, Measure, lost, measure, measures
-from harness.selftest.margins_table import measured, sections, work, wrong
 from harness.types import DATA_KINDS
 
-MODULE = "harness.selftest.margins"
+MODULE = "harness.detection.margins"
 KIND = "margins"
 SEEDS = (0, 1, 2)
 LARGEST_SEED = 2**31 - 1

@@ -1,4 +1,4 @@
-"""harness.selftest.margins_table: near ones are work to do, whichever side of the bound they are on."""
+"""harness.detection.margins_table: near ones are work to do, whichever side of the bound they are on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from harness.detection.margins_measure import EXACT, Distance
+from harness.detection.margins_table import section, sections, times, work, wrong
 from harness.faults import FAULTS
-from harness.selftest.margins_measure import EXACT, Distance
-from harness.selftest.margins_table import section, sections, times, work, wrong
 from tests.support.kills import distance, journal, twin
 
 REST = tuple((name, "elsewhere") for name in FAULTS if name not in ("dgrad_doubled", "round_toward_zero"))

@@ -1,4 +1,4 @@
-"""python -m harness.selftest.kill: exit status, the file that it goes on with, and the page that it writes."""
+"""python -m harness.detection.kill: exit status, the file that it goes on with, and the page that it writes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.detection import command, kill
+from harness.detection.command import GOOD, INTERRUPTED, NOTHING, USAGE, WORK
+from harness.detection.kill_measure import Job, Killed
 from harness.faults import FAULTS
 from harness.judge.verdict import CHECK_NAMES
 from harness.registry import load
-from harness.selftest import command, kill
-from harness.selftest.command import GOOD, INTERRUPTED, NOTHING, USAGE, WORK
-from harness.selftest.kill_measure import Job, Killed
 from tests.support.kills import killed
 
 PAGE = "# Mine\n\n<!-- kill matrix: CPU -->\nstale\n<!-- end of kill matrix: CPU -->\n\nAfter.\n"
@@ -59,7 +59,7 @@ def test_all_caught_is_written_and_good(tmp_path: Path, pool: Pool, capsys: pyte
     assert text.startswith("# Mine\n")
     assert text.endswith("\n\nAfter.\n")
     assert "\nstale\n" not in text
-    assert "    python -m harness.selftest.kill --seeds 0,5\n" in text
+    assert "    python -m harness.detection.kill --seeds 0,5\n" in text
     assert {job.seed for job in pool.ran} == {0, 5}
     assert "not measured: hang: `run.timeout`" in capsys.readouterr().out
 
@@ -114,7 +114,7 @@ def test_usage(arguments: list[str], pool: Pool, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as stop:
         kill.main(arguments)
     assert stop.value.code == USAGE
-    assert "harness.selftest.kill: " in capsys.readouterr().err
+    assert "harness.detection.kill: " in capsys.readouterr().err
 
 
 def test_other_files_and_pages_are_usage_errors(tmp_path: Path, pool: Pool) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from harness.detection.kill_measure import Job, spoiled
 from harness.faults import FAULTS
 from harness.faults.fault import Fault
 from harness.judge.calibrate_catalogue import BOUNDS, LARGEST_GOOD
@@ -17,7 +18,6 @@ from harness.judge.numerics_bench import Bench, Tally
 from harness.providers.protocol import ProviderUnavailable
 from harness.registry import load
 from harness.run.execute import judge, observed
-from harness.selftest.kill_measure import Job, spoiled
 from harness.types import Cell
 
 BOUND, EXACT = "bound", "exact"

@@ -1,6 +1,6 @@
 """Is there a false alarm? A clean matrix many times over, with other seeds, other shapes and in other orders.
 
-    python -m harness.selftest.alarms --matrix l0.yaml --seeds 25 --shapes 128x256x128,256x128x384 --out reports/alarms
+    python -m harness.detection.alarms --matrix l0.yaml --seeds 25 --shapes 128x256x128,256x128x384 --out reports/alarms
 
 One ordinary run for each shape, its cells times so many seeds, shuffled. A cell that is red, or whose verdict is not
 the same for every seed and shape, is an alarm. Seeds are drawn for each call and printed; ``--first-seed`` repeats.
@@ -111,7 +111,7 @@ def told(repeats: Repeats, times: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: no alarm; 1: some."""
-    parser = argparse.ArgumentParser(prog="python -m harness.selftest.alarms", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness.detection.alarms", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--matrix", default="l0.yaml", metavar="FILE")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many, each with every shape")

@@ -13,15 +13,15 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import torch
 
+from harness.detection import journal
+from harness.detection.journal import Header, Journal
+from harness.detection.pool import isolated
 from harness.faults import FAULTS
 from harness.faults.fault import Fault, absent
 from harness.judge.calibrate_records import NotARecord
 from harness.judge.calibrate_table import replace_section
 from harness.judge.verdict import CHECK_NAMES
 from harness.registry import load
-from harness.selftest import journal
-from harness.selftest.journal import Header, Journal
-from harness.selftest.pool import isolated
 
 GOOD, WORK, INTERRUPTED, USAGE, NOTHING = 0, 1, 2, 4, 5
 

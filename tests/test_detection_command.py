@@ -1,4 +1,4 @@
-"""harness.selftest.command: what is told of a command, and which faults a machine can't measure."""
+"""harness.detection.command: what is told of a command, and which faults a machine can't measure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 import pytest
 
+from harness.detection import command
+from harness.detection.command import integers, skip_reason, sorted_out, spoken, without
 from harness.faults.fault import Fault
-from harness.selftest import command
-from harness.selftest.command import integers, skip_reason, sorted_out, spoken, without
 
 
 def fault(caught_by: str, needs: str = "") -> Fault:
