@@ -7,8 +7,8 @@ of two backward passes uses up; a backward that compiled autograd can't trace (p
 
 ``other_region``, ``disabled_region``: backward runs in a region of the inner recipe, in a disabled one.
 ``overtaken``: between forward and backward the same layers run again, without gradients, in the inner recipe.
-``twice``: backward runs twice over the same graph, gradients add up. ``compiled_autograd``: the compiled program's
-backward runs under torch's compiled autograd.
+``twice``: backward runs twice over the same graph, gradients add up; donated buffers are off there, as
+Inductor wants it where a graph is kept. ``compiled_autograd``: the compiled program's backward runs under torch's compiled autograd.
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ def build(ctx: CaseContext) -> Program:
     compiles = delayed_refusal(ctx) is None
 
     forward = flat(autocast, layers)
+    twice = ctx.axes.variant == "twice"
 
     return Program(
         model=layers,
         forward=forward,
         drive=_overtaken if ctx.axes.variant == "overtaken" else None,
         around_backward=_around_backward(ctx),
+        passes=2 if twice else 1,
+        settings={"functorch.donated_buffer": False} if twice else {},
         recipes=lambda: (ctx.provider.recipe(outer), ctx.provider.recipe(inner)),
         make_inputs=rows_of(ctx),
         probes=_captures(ctx, forward) if compiles and ctx.axes.variant == "compiled_autograd" else None,

@@ -8,21 +8,22 @@ from harness import torch_compat
 
 
 def copied(tensor: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
-    """``tensor`` times ``factor`` in storage of its own, with the same strides and storage offset.
+    """``tensor`` times ``factor`` in storage of its own, with the same strides and storage offset; a view if it is one.
 
     What lies before and between its elements comes along. Tensors without strides (sparse ones, subclasses) are cloned.
     No gradient flows.
     """
-    tensor = tensor.detach()
+    example, tensor = tensor, tensor.detach()
     if not _has_strides(tensor):
         return tensor.clone() if factor == 1.0 else tensor * factor
     storage = tensor.as_strided((_end_of(tensor),), (1,), 0)
     storage = storage.clone() if factor == 1.0 else storage * factor
-    return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    return _in(storage, example)
 
 
 def laid_out_like(values: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
-    """``values`` in storage of their own, with strides and storage offset of ``example``, which has their shape.
+    """``values`` in storage of their own, with strides and storage offset of ``example``, which has their shape; a view
+    if it is one.
 
     Along a dimension that ``example`` expands (stride 0) all elements are the first one of ``values``. What lies before
     and between the elements is NaN in floating point, so that whoever reads it shows.
@@ -43,7 +44,14 @@ def laid_out_like(values: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
         if stride == 0 and values.shape[dimension] > 1:
             values = values.narrow(dimension, 0, 1)
     storage.as_strided(values.shape, example.stride(), example.storage_offset()).copy_(values)
-    return storage.as_strided(example.shape, example.stride(), example.storage_offset())
+    return _in(storage, example)
+
+
+def _in(storage: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
+    """``storage`` seen as ``example`` sees its own. What has a base is guarded on by Dynamo, base and all: a copy of a
+    tensor without one must not have one either, or its next batch recompiles."""
+    view = storage.as_strided(example.shape, example.stride(), example.storage_offset())
+    return view if torch_compat.is_view(example) else view.detach()
 
 
 def _has_strides(tensor: torch.Tensor) -> bool:

@@ -150,13 +150,14 @@ class Program:
 
     - ``drive(step)`` makes the step's calls and returns its output; ``step.forward(step.recipes, *step.inputs)`` by
       default. A region around a compiled module, other modes, a reset, an exception that is caught: all go here.
-    - ``around_backward(step, backward)`` runs ``backward()``, once by default, gradients adding up.
+    - ``around_backward(step, backward)`` runs ``backward()``, ``passes`` times, gradients adding up. The graph is kept
+      for all passes but the last.
     - ``update(model)`` changes the weights after each step, as an optimizer does; the oracle follows the judged run's
       weights from step to step.
     - ``inputs_at(generator, index)`` instead of ``make_inputs`` where batches differ; ``exact_inputs`` keeps the
       harness from varying their magnitude and number of rows.
-    - ``settings`` are compiler settings ("dynamo.NAME", "inductor.NAME") in force while the program is compiled and
-      run.
+    - ``settings`` are compiler settings ("dynamo.NAME", "functorch.NAME", "inductor.NAME") in force while the program
+      is compiled and run.
     - ``sound`` is ``forward`` written such that eager code computes it rightly, for expectations that say
       ``eager_is_wrong``: it stands beside the later compiled calls.
     - ``own_threads``: steps call the forward in threads that the program starts: the profiler looks at all of them.
@@ -170,6 +171,7 @@ class Program:
     expects: Expects
     drive: Callable[[Step], torch.Tensor] | None = None
     around_backward: Callable[[Step, Callable[[], None]], None] | None = None
+    passes: int = 1
     update: Callable[[torch.nn.Module], None] | None = None
     inputs_at: Callable[[torch.Generator, int], tuple[torch.Tensor, ...]] | None = None
     exact_inputs: bool = False

@@ -162,6 +162,11 @@ def is_fake(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
+def is_view(tensor: torch.Tensor) -> bool:
+    """True for a tensor that autograd counts as a view of another: Dynamo guards on that other one too."""
+    return bool(tensor._is_view())  # 2.11, 2.13, 2.14
+
+
 def in_backward() -> bool:
     """True while this thread executes an autograd graph: a forward operator that runs then is a recompute."""
     return running_backward() != -1

@@ -148,3 +148,22 @@ def test_rounding_is_the_part_of_the_noise_that_is_not_the_accumulators() -> Non
     rounding = float(rounding_rms(value, BF16).square().mean().sqrt())
     assert 0.9 * noise_rms(value, BF16, FP32) < rounding <= noise_rms(value, BF16, FP32)
     assert rounding_rms(value, BF16).shape == value.shape
+
+
+def test_what_is_wrong_in_all_elements_alike_widens_the_bound_by_all_of_it() -> None:
+    exact, quantised = product("positive")
+    own, share = round_to(quantised, BF16), [Component("all", quantised - exact)]
+    noise, off = noise_rms(own, BF16, FP32), 2.0**-8
+    (bare,) = project_with(own * off, share, noise)
+    (told,) = project_with(own * off, share, noise, common=own.abs() * off)
+    assert not bare.ok
+    assert told.bound == DECISIVE or told.ok
+    (none,) = project_with(torch.zeros_like(own), share, noise, common=torch.zeros_like(own))
+    assert none.bound == bare.bound
+
+
+def test_subnormal_numbers_are_rounded_in_steps_of_one_size() -> None:
+    half = precision_of(torch.float16)
+    value = torch.tensor([0.0, 2.0**-24, 2.0**-18, 2.0**-14, 1.0], dtype=torch.float64)
+    steps = rounding_rms(value, half) / rounding_rms(value, half)[-1]
+    assert steps.tolist() == [0.0, 2.0**-14, 2.0**-14, 2.0**-14, 1.0]

@@ -33,6 +33,7 @@ def test_a_copy_has_layout_and_values_and_its_own_storage(name: str) -> None:
     copy = copied(example)
     assert layout_of(copy) == layout_of(example)
     assert torch.equal(copy, example)
+    assert copy._is_view() == example._is_view()
     assert example.numel() == 0 or copy.untyped_storage().data_ptr() != example.untyped_storage().data_ptr()
 
 
@@ -58,6 +59,7 @@ def test_values_take_the_layout_of_the_example(name: str) -> None:
     values = example.flip(0) if example.dim() else example + 1
     laid = laid_out_like(values, example)
     assert layout_of(laid) == layout_of(example)
+    assert laid._is_view() == example._is_view()
     assert torch.equal(laid, values)
 
 

@@ -58,13 +58,14 @@ def test_inputs_are_new_leaves_each_time(program: Program) -> None:
 
 def test_batches_keep_the_layout_that_they_were_drawn_with(program: Program) -> None:
     x = torch.arange(32.0).reshape(4, 8)
-    program = replace(program, make_inputs=lambda generator: (x[:, 3:].t().requires_grad_(), x[:2]))
+    program = replace(program, make_inputs=lambda generator: (x[:, 3:].t().requires_grad_(), x[:2], x[:2].clone()))
     batches = Batches(program, replace(AXES, dynamic=True), kept=1)
     for index, magnitude in enumerate((1.0, 8.0)):
-        odd, even = batches.inputs(index)
+        odd, view, whole = batches.inputs(index)
         assert (odd.stride(), odd.storage_offset(), odd.requires_grad) == ((1, 8), 3, True)
         assert torch.equal(odd.detach(), x[:, 3:].t() * magnitude)  # as many rows in each batch: strides would change
-        assert even.shape == (2 + 2 * index, 8)
+        assert (view.shape, view._is_view()) == ((2, 8), True)  # Dynamo guards on a view's base, rows and all
+        assert (whole.shape, whole._is_view()) == ((2 + 2 * index, 8), False)
 
 
 def test_only_kept_batches_are_remembered(program: Program) -> None:

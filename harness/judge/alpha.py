@@ -89,19 +89,27 @@ def noise_rms(
     count = max(value.numel(), 1)
     independent = min(value.reshape(-1, value.shape[-1]).shape) if value.dim() else 1
     rms = norm(value) / math.sqrt(count)
-    rounding = ROUNDINGS * precision.unit * rms * math.sqrt(2.0 / 3.0)
+    rounding = norm(rounding_rms(value, precision)) / math.sqrt(count)
     accumulation = accumulator.spread / 2 * rms * math.sqrt(count / max(independent, 1))
     measured = 0.0 if noise is None else norm(noise) / math.sqrt(count)
     return math.hypot(rounding, accumulation, measured)
 
 
 def rounding_rms(value: torch.Tensor, precision: Precision) -> torch.Tensor:
-    """The part of :func:`noise_rms` that rounding is, element by element: a large element is rounded by more."""
-    return ROUNDINGS * precision.unit * math.sqrt(2.0 / 3.0) * value.abs().to(torch.float64)
+    """The part of :func:`noise_rms` that rounding is, element by element: a large element is rounded by more.
+
+    Below the smallest normal number numbers stand as far apart as above it.
+    """
+    size = value.abs().to(torch.float64).clamp_min(math.ldexp(1.0, precision.emin))
+    return ROUNDINGS * precision.unit * math.sqrt(2.0 / 3.0) * torch.where(value == 0, 0.0, size)
 
 
 def project(
-    deviation: torch.Tensor, components: Sequence[Component], noise: float, rounding: torch.Tensor | None = None
+    deviation: torch.Tensor,
+    components: Sequence[Component],
+    noise: float,
+    rounding: torch.Tensor | None = None,
+    common: torch.Tensor | None = None,
 ) -> list[Alpha]:
     """alpha of each component by least squares on all of them; components without any share are left out.
 
@@ -109,11 +117,13 @@ def project(
     G = <D_i, D_j> (the ordinary least-squares formula), and never above one half. A coefficient is a weighted sum of
     the deviation's elements; where its weights lie on elements whose ``rounding`` is larger than its rms, the variance
     grows by sum_k w_k^2 (rounding_k^2 - rms^2). On heavy-tailed data one element may hold a sixth of a share, and its
-    one rounding is then most of the coefficient's error (measured: 0.9 of the bound without this).
+    one rounding is then most of the coefficient's error (measured: 0.9 of the bound without this). What may be wrong in
+    all elements alike, ``common``, averages out nowhere: the bound grows by sum_k |w_k| common_k.
 
     Args:
         deviation: y - Q, float64. ``noise``: rms of what may separate two correct results, from :func:`noise_rms`.
         rounding: from :func:`rounding_rms`; None where noise is the same everywhere.
+        common: elementwise; None where there is nothing of the kind.
     """
     present = [c for c in components if norm(c.share) > 0]
     if not present:
@@ -128,20 +138,26 @@ def project(
     if rounding is not None:
         squares = rounding.reshape(-1) ** 2
         variances = variances + ((inverse @ unit) ** 2 @ (squares - squares.mean())).clamp_min(0)
-    errors = variances.sqrt() / scales
+    bounds = SIGMAS * variances.sqrt()
+    if common is not None:
+        bounds = bounds + (inverse @ unit).abs() @ common.reshape(-1)
     return [
-        Alpha(c.label, 1.0 + float(coefficient), min(DECISIVE, SIGMAS * float(error)))
-        for c, coefficient, error in zip(present, coefficients, errors, strict=True)
+        Alpha(c.label, 1.0 + float(coefficient), min(DECISIVE, float(bound)))
+        for c, coefficient, bound in zip(present, coefficients, bounds / scales, strict=True)
     ]
 
 
 def project_shares(
-    deviation: torch.Tensor, shares: Shares, noise: float, rounding: torch.Tensor | None = None
+    deviation: torch.Tensor,
+    shares: Shares,
+    noise: float,
+    rounding: torch.Tensor | None = None,
+    common: torch.Tensor | None = None,
 ) -> list[Alpha]:
     """alpha of the whole first, then of each direct product; one only where the whole is one product."""
     if len(shares.direct) == 1 and shares.rest is None:
-        return project(deviation, shares.direct, noise, rounding)
+        return project(deviation, shares.direct, noise, rounding, common)
     together = [*shares.direct, *([shares.rest] if shares.rest is not None else [])]
-    whole = project(deviation, [shares.whole], noise, rounding)
-    parts = project(deviation, together, noise, rounding)
+    whole = project(deviation, [shares.whole], noise, rounding, common)
+    parts = project(deviation, together, noise, rounding, common)
     return whole + [alpha for alpha in parts if shares.rest is None or alpha.label != shares.rest.label]

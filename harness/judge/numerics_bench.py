@@ -18,6 +18,7 @@ from harness.judge.oracle_noise import Noise
 from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_of_step, run_oracle
 from harness.judge.oracle_sites import ProductRun, bias_within, product_within
 from harness.judge.oracle_steps import OUTPUT
+from harness.judge.scale_product import scale_product_bound
 from harness.observe.types import Observations, RunSeen, StepTensors
 from harness.program import NoOracle
 from harness.providers.protocol import Operand, TapRecord
@@ -253,14 +254,7 @@ class Bench:
         little for an element whose few large products cancel (heavy-tailed data: measured 0.51 of it on an H200).
         """
         own = tensors_of(at)[name]
-        if name == OUTPUT:
-            direct = product_within(at.sites, own)
-            products = [direct] if direct is not None else []
-        else:
-            owners = [site for site in at.sites if site.parameter("weight") == name]
-            products = [site.products[WGRAD] for site in owners if WGRAD in site.products]
-        total = sum((self._accumulation(product) for product in products), torch.zeros((), dtype=torch.float64))
-        return total.expand(own.shape) if total.dim() == 0 else total
+        return _summed([self._accumulation(product) for product in _direct_products(at, name)], own)
 
     def _accumulation(self, product: ProductRun) -> torch.Tensor:
         """The accumulation bound of one product, (rows of A, rows of B)."""
@@ -268,7 +262,9 @@ class Bench:
         depth = product.a.values.shape[-1]
         accumulator = accumulator_of_product(self.obs.arch, depth, fast)
         magnitudes = product.a.values.abs() @ product.b.values.abs().t()
-        return accumulation_bound(magnitudes, depth, accumulator, self.precision)
+        bound = accumulation_bound(magnitudes, depth, accumulator, self.precision)
+        scales = scale_product_bound(product.a, product.b)
+        return bound if scales is None else bound + scales
 
     @property
     def view(self) -> View:
@@ -287,8 +283,15 @@ class Bench:
                 noise = view.oracle.steps[-1].noise.tensors.get(name)
                 size = noise_rms(own[name], self.precision, self.accumulator, noise)
                 rounding = rounding_rms(own[name], self.precision)
-                found[name] = project_shares(deviation, shares, size, rounding)
+                common = self._scales(view.oracle.steps[-1], name)
+                found[name] = project_shares(deviation, shares, size, rounding, common)
         return found
+
+    def _scales(self, at: OracleStep, name: str) -> torch.Tensor | None:
+        """What the products of decode scales may have lost in a tensor; None where that is nothing."""
+        lost = [scale_product_bound(product.a, product.b) for product in _direct_products(at, name)]
+        found = [bound for bound in lost if bound is not None]
+        return _summed(found, tensors_of(at)[name]) if found else None
 
     @functools.cached_property
     def nondeterministic(self) -> frozenset[str]:
@@ -335,6 +338,21 @@ class Bench:
 
 
 Judged = tuple[View, int, str, torch.Tensor, torch.Tensor]  # view, step, name, the run's tensor, the oracle's
+
+
+def _direct_products(at: OracleStep, name: str) -> list[ProductRun]:
+    """The FP8 products that a tensor is the sum of, up to operations of high precision: the output's last one, those
+    of a weight's gradient."""
+    if name == OUTPUT:
+        direct = product_within(at.sites, tensors_of(at)[name])
+        return [direct] if direct is not None else []
+    owners = [site for site in at.sites if site.parameter("weight") == name]
+    return [site.products[WGRAD] for site in owners if WGRAD in site.products]
+
+
+def _summed(bounds: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    total = sum(bounds, torch.zeros((), dtype=torch.float64))
+    return total.expand(like.shape) if total.dim() == 0 else total.reshape(like.shape)
 
 
 def fresh_tensors(views: Sequence[View]) -> Iterator[Judged]:

@@ -18,6 +18,7 @@ from harness.judge.oracle import OracleOperand, decode, quantize
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
 from harness.judge.oracle_run import OracleStep
 from harness.judge.oracle_sites import ProductRun, Site
+from harness.judge.scale_product import scale_product_bound
 from harness.observe.types import Batch, StepTensors
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Finding
@@ -152,7 +153,8 @@ def check_kernel(bench: Bench) -> list[Finding]:
     """Each recorded product against the exact product of the very codes and scales that it was given.
 
     What one rounding of the output can't explain must stay within the accumulator's bound (harness.judge.bounds), which
-    is wider for a product whose kernel was asked for fast accumulation, and for that product alone.
+    is wider for a product whose kernel was asked for fast accumulation, and for that product alone, and where the
+    product of two decode scales is no normal number of float32 (harness.judge.scale_product).
     """
     findings = []
     for view, pair in _fresh(bench):
@@ -170,6 +172,9 @@ def check_kernel(bench: Bench) -> list[Finding]:
         excess = accumulation_excess(output, exact, precision)
         accumulator = accumulator_of_product(bench.obs.arch, a.shape[1], pair.record.fast_accumulation)
         bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], accumulator, precision)
+        operands = (pair.product.a, pair.product.b) if own else (pair.record.a, pair.record.b)
+        if (scales := scale_product_bound(*operands)) is not None:
+            bound = bound + scales
         worst = within(excess, bound)
         fast = ", fast accumulation" if pair.record.fast_accumulation else ""
         bench.meet("numerics.kernel", worst.ratio, where, f"{pair.record.product}{fast}")

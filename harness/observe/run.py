@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from harness import torch_compat
 from harness.data import draw, fill_parameters
 from harness.layout import copied
 from harness.observe.draws import seed_draws
@@ -107,13 +108,13 @@ class Batches:
         """Floating-point inputs in the batch's magnitude; under ``dynamic`` every other batch has twice the rows.
 
         Not those of a square input: Dynamo gives equal sizes one symbol, so that one of them can't vary alone. Nor
-        those of one that is not contiguous: other rows, other strides, and each batch keeps the layout it was drawn in.
+        those of a view or of one that is not contiguous: each batch keeps the layout it was drawn in.
         """
         if not tensor.is_floating_point():
             return tensor
         values = copied(tensor, MAGNITUDES[index % len(MAGNITUDES)])
         varies = self.axes.dynamic and index % 2 and values.dim() > 1 and values.shape[0] not in values.shape[1:]
-        if varies and values.is_contiguous():
+        if varies and values.is_contiguous() and not torch_compat.is_view(values):
             values = torch.cat([values, values.flip(0)])
         return values.requires_grad_(tensor.requires_grad)
 
@@ -178,8 +179,14 @@ def _backward(program: Program, step: Step, output: torch.Tensor, grad_output: t
     if program.around_backward is None:
         torch.autograd.backward(output, grad_output)
         return
-    # The graph is kept: the program may ask for several passes over it.
-    program.around_backward(step, lambda: torch.autograd.backward(output, grad_output, retain_graph=True))
+    left = program.passes
+
+    def one_pass() -> None:
+        nonlocal left
+        left -= 1
+        torch.autograd.backward(output, grad_output, retain_graph=left > 0)
+
+    program.around_backward(step, one_pass)
 
 
 def run_steps(
