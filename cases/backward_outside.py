@@ -8,7 +8,8 @@ of two backward passes uses up; a backward that compiled autograd can't trace (p
 ``other_region``, ``disabled_region``: backward runs in a region of the inner recipe, in a disabled one.
 ``overtaken``: between forward and backward the same layers run again, without gradients, in the inner recipe.
 ``twice``: backward runs twice over the same graph, gradients add up; donated buffers are off there, as
-Inductor wants it where a graph is kept. ``compiled_autograd``: the compiled program's backward runs under torch's compiled autograd.
+Inductor wants it where a graph is kept. ``compiled_autograd``: the compiled program's backward runs under torch's
+compiled autograd.
 """
 
 from __future__ import annotations
