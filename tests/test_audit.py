@@ -196,6 +196,37 @@ def test_retries_that_may_end_green(stored: Path, first: str, second: str, found
     assert bool(names(stored)) == found
 
 
+@pytest.mark.parametrize(
+    ("stack", "status", "found"),
+    [
+        ("", None, False),  # taken from outside, as far as anything on the disk tells
+        ("", 74, False),  # its disk was full
+        ("", -11, True),
+        ("", 0, True),  # os._exit in the middle of a cell
+        ("Fatal Python error: Segmentation fault\n\nCurrent thread", None, True),
+        ("Timeout (0:02:00)!\n", 74, True),
+        ("some library's own words\n", None, False),
+    ],
+)
+def test_a_process_that_died_of_a_cell_is_not_retried(
+    stored: Path, stack: str, status: int | None, found: bool
+) -> None:
+    path = journal(stored)
+    number, worker, _ = path.stem.split("-")
+
+    def retried(lines: Lines) -> Lines:
+        first, again = without_end(lines), twice(2)(lines)[len(lines) :]
+        seen = {"type": "exit", "of": worker, "round": int(number), "status": status}
+        return [*first, *([] if status is None else [seen]), *again]
+
+    edit(path, retried)
+    (stored / "process" / "stacks").mkdir(exist_ok=True)
+    (stored / "process" / "stacks" / f"{path.stem}.txt").write_text(stack)
+    edit(stored / "results.jsonl", lambda s: [{**s[0], "attempts": s[0]["attempts"] * 2}, *s[1:]])
+    edit_object(stored / "run.json", lambda run: run["totals"].update(retried=1))
+    assert ("audit.twice" in names(stored)) == found
+
+
 def test_a_cell_that_x_left_out_needs_its_reds(stored: Path) -> None:
     edit(journal(stored), lambda s: without_end(without_start(s)))
     left_out = {"verdict": "skip", "attempts": [], "checks": [], "evidence": "none"}

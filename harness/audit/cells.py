@@ -77,13 +77,15 @@ def _left_out(recorded: Recorded, result: Json) -> bool:
 
 
 def _is_retry(tries: Sequence[Try]) -> bool:
-    """One second attempt, after a first that a retry may follow. A first without an end is judged by its post-mortem,
-    which is not on record here."""
+    """One second attempt, after a first that a retry may follow. One without an end may have been taken from outside
+    (its parent was killed, the disk was full), unless its process left word that it died of the cell."""
     first, second = tries[0], tries[1]
     if len(tries) != 2 or (first.attempt, second.attempt) != (1, 2):
         return False
     before, after = _verdict(first), _verdict(second)
-    return before in (None, "infra") or (before == "oom" and after not in GREEN)
+    if before is None:
+        return not first.died
+    return before == "infra" or (before == "oom" and after not in GREEN)
 
 
 def _verdict(one: Try) -> str | None:
@@ -91,7 +93,7 @@ def _verdict(one: Try) -> str | None:
 
 
 def _word(one: Try) -> str:
-    return _verdict(one) or "no end"
+    return _verdict(one) or one.died or "no end"
 
 
 def _consistent(result: Json) -> Iterator[str]:

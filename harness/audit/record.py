@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 Json = Mapping[str, Any]
 # (name of the finding, what is wrong, the cell's id or nothing)
 Said = tuple[str, str, str]
+
+
+# How faulthandler begins what it writes, and the status of a process that could not write its journal (EX_IOERR).
+LAST_WORDS = ("Fatal Python error", "Timeout (")
+DISK_FULL = 74
 
 
 class Damaged(Exception):
@@ -21,7 +26,8 @@ class Damaged(Exception):
 class Try:
     """One start of a cell, or an end that had none. ``end`` is the result that was recorded, None without one.
 
-    ``began``: seconds since the epoch, of the start where there is one.
+    ``began``: seconds since the epoch, of the start where there is one. ``died``: what its process left behind that
+    says it ended by itself in the middle of the cell, which no second try excuses.
     """
 
     cell: str
@@ -29,6 +35,7 @@ class Try:
     began: float
     started: bool
     end: Json | None = None
+    died: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,15 @@ def read(directory: Path) -> Recorded:
         said.append(("audit.twice", "an id stands twice in the plan", ""))
     tries: dict[str, list[Try]] = {}
     host: Json = {}
-    for path in _journal(process / "journal"):
+    journals = _journal(process / "journal")
+    statuses = _statuses(journals)
+    for path in journals:
         own, about, foreign = _process(path, str(plan.get("run_id", "")))
         said += [("audit.journal", f"{path.name} is the journal of another run: {foreign}", "")] if foreign else []
         host = host or about
+        died = _died(process, path.stem, statuses)
         for one in own if not foreign else ():
-            tries.setdefault(one.cell, []).append(one)
+            tries.setdefault(one.cell, []).append(one if one.end else replace(one, died=died))
     for listed in tries.values():
         listed.sort(key=lambda one: (one.attempt, one.began))
     results, broken = _lines(directory / "results.jsonl")
@@ -117,6 +127,25 @@ def _journal(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.jsonl"))
 
 
+def _statuses(journals: Iterable[Path]) -> Mapping[str, int]:
+    """Exit statuses of workers as their parent saw them, by "<round>-<worker>"."""
+    exits = [record for path in journals for record in _records(path) if record.get("type") == "exit"]
+    return {
+        f"{record.get('round')}-{record.get('of')}": s for record in exits if isinstance(s := record["status"], int)
+    }
+
+
+def _died(process: Path, stem: str, statuses: Mapping[str, int]) -> str:
+    """A stack that was written on the way out, or an exit status other than that of a full disk; empty without any."""
+    try:
+        stack = (process / "stacks" / f"{stem}.txt").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        stack = ""
+    written = next((line for line in stack.splitlines() if line.startswith(LAST_WORDS)), "")
+    status = statuses.get(stem.rpartition("-")[0], DISK_FULL)
+    return written or ("" if status == DISK_FULL else f"exit status {status}")
+
+
 def _process(path: Path, run_id: str) -> tuple[list[Try], Json, str]:
     """One process's tries in its own order, what it said of the machine, and the run it names where that is another."""
     tries: list[Try] = []
@@ -157,6 +186,8 @@ def _is_record(record: Json) -> bool:
     kind = record.get("type")
     if kind == "end":
         return isinstance(record.get("result"), dict) and "id" in record["result"] and "time" in record
+    if kind == "exit":
+        return "status" in record
     return kind != "start" or ("id" in record and "time" in record)
 
 
