@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 
 from harness.data import draw
-from harness.judge.bounds import FP32
-from harness.judge.formats import precision_of
-from harness.judge.oracle_sites import Hints, resolve
+from harness.judge.bounds import FP32, HOPPER, accumulation_bound
+from harness.judge.formats import precision_of, round_to
+from harness.judge.oracle import quantize
+from harness.judge.oracle_sites import Hints, ProductRun, resolve
 from harness.providers.protocol import Operand, TapRecord
+from harness.types import Spec
 
 BF16 = precision_of(torch.bfloat16)
 
@@ -124,3 +126,26 @@ def test_layers_that_share_a_weight_share_their_records() -> None:
     assert Hints([seen], {1: "head"}).take("first", "fprop", tensor().double()) is None
     tied = Hints([seen], {1: "head"}, aliases={"head": "first", "first": "first"})
     assert tied.take("first", "fprop", tensor().double()) is seen
+
+
+def product_of(a: torch.Tensor, b: torch.Tensor) -> ProductRun:
+    own = [quantize(x, Spec("float8_current_scaling"), "input") for x in (a, b)]
+    exact = own[0].source @ own[1].source.t()
+    return ProductRun(0, 0, "a", Spec("float8_current_scaling"), "dgrad", own[0], own[1], exact, exact)
+
+
+def test_a_source_that_is_a_product_may_be_off_by_its_kernels_bound_and_no_more() -> None:
+    """Two large terms that cancel: the sum says nothing of how far its kernel may be off."""
+    a = torch.full((32, 64), 2.0**-6, dtype=torch.float64)
+    b = a.clone()
+    a[:, 0], a[:, 1] = 64.0, -64.0
+    b[:, :2] = 64.0
+    product = product_of(a, b)
+    own = round_to(product.exact, BF16)
+    bound = float(accumulation_bound(torch.tensor(8192.0), 64, HOPPER, BF16))
+    for off, right in ((0.9 * bound, True), (1.1 * bound, False)):
+        seen = operand(own + off)
+        _, mismatch = resolve(own, seen, BF16, HOPPER, product=product)
+        assert (mismatch is None) == right
+        _, mismatch = resolve(own, seen, BF16, HOPPER)
+        assert mismatch is not None

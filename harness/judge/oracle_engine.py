@@ -16,7 +16,17 @@ from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import Precision, round_to
 from harness.judge.oracle import OracleOperand, block_of, quantize, transposed
 from harness.judge.oracle_delayed import Memories
-from harness.judge.oracle_sites import Hints, Mismatch, ProductRun, Site, TraceEntry, bias_within, resolve
+from harness.judge.oracle_sites import (
+    Hints,
+    Mismatch,
+    ProductRun,
+    Site,
+    TraceEntry,
+    bias_within,
+    dgrad_within,
+    product_within,
+    resolve,
+)
 from harness.providers.protocol import Operand
 from harness.types import Spec
 
@@ -122,7 +132,7 @@ class RunEngine:
         else:
             dx = self._product(at, at.recipe, DGRAD, ("grad_output", own), ("weight", w.t())).quantised
         dx = round_to(dx, self.precision)
-        at.stored[DGRAD] = dx - g @ w
+        at.dx, at.stored[DGRAD] = dx.clone(), dx - g @ w
         return dx
 
     def wgrad(self, site: int, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -191,7 +201,8 @@ class RunEngine:
             noise = self.noise.get((site.index, role))
             noise = noise if natural or noise is None else noise.t()
             added = bias_within(self.sites, source) if product == FPROP else None
-            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added, met)
+            made_by = self._made_by(product, role, source)
+            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added, met, made_by)
             if mismatch is not None:
                 mismatches.append(mismatch)
         base = site.operands.get(role)
@@ -201,6 +212,12 @@ class RunEngine:
         if natural:
             site.operands[role] = operand
         return operand
+
+    def _made_by(self, product: str, role: str, source: torch.Tensor) -> ProductRun | None:
+        """The FP8 product that a layer's input or output gradient is the result of."""
+        if product == FPROP:
+            return product_within(self.sites, source)
+        return dgrad_within(self.sites, source) if (product, role) == (DGRAD, "grad_output") else None
 
     def _encode_scale(self, site: Site, recipe: Spec, role: str, source: torch.Tensor) -> float | None:
         """Delayed scaling's encode scale: asked for once per site and role, backward keeps what forward used."""
