@@ -1,4 +1,4 @@
-"""Faults that leave something of torch's changed: the key of the snapshot that shows each, and that it is mended."""
+"""Faults that leave something of torch's or the process's: the key of the snapshot that shows it, and that it is mended."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from harness.faults import FAULTS
 from harness.faults.at_exit import entered_at_exit, exit_fault
 from harness.faults.fault import Fault
+from harness.observe.process_state import process_state
 from harness.observe.state import compiler_settings, diff, torch_state
 from harness.providers.load import loaded_provider
 from harness.registry import load
@@ -24,12 +25,17 @@ LEFT = {
     "default_device_left": {"torch.default_device", "torch.function_modes"},
     "denormals_flushed": {"torch.flush_denormal"},
     "dispatch_mode_left": {"torch.dispatch_modes"},
+    "environment_written": {"process.environ.NVTE_LEFT_BEHIND"},
     "errors_suppressed": {"dynamo.suppress_errors"},
     "flop_counter_left": {"torch.dispatch_modes", "torch.module_hooks"},
     "function_mode_left": {"torch.function_modes"},
+    "gc_left_off": {"process.gc"},
     "grad_mode_left_off": {"torch.grad_enabled"},
+    "logging_disabled": {"process.logging.disable"},
     "matmul_precision_left": {"torch.float32_matmul_precision"},
+    "mkldnn_left_off": {"process.mkldnn"},
     "module_hooks_left": {"torch.module_hooks"},
+    "python_rng_reseeded": {"process.rng.python"},
     "saved_tensor_hooks_left": {"torch.autograd.pack_hooks_active"},
     "stance_left": {"torch.dynamo_stance"},
     "threads_left": {"torch.threads"},
@@ -37,7 +43,7 @@ LEFT = {
 
 
 def state() -> dict[str, object]:
-    return {**torch_state(rng=True), **compiler_settings()}
+    return {**torch_state(rng=True), **process_state(), **compiler_settings()}
 
 
 def keys(before: dict[str, object]) -> set[str]:

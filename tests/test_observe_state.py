@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.observe.state import (
     ABSENT,
-    RNG_PREFIX,
+    RNG_PREFIXES,
     compiler_settings,
     diff,
     freeze,
@@ -176,7 +176,7 @@ def test_generators_are_compared_on_request() -> None:
     before, with_rng = torch_state(), torch_state(rng=True)
     torch.rand(1)
     assert diff(before, torch_state(), "x") == ()
-    assert [item.key for item in diff(with_rng, torch_state(rng=True), "x")] == [f"{RNG_PREFIX}cpu"]
+    assert [item.key for item in diff(with_rng, torch_state(rng=True), "x")] == [f"{RNG_PREFIXES[0]}cpu"]
 
 
 def test_reading_the_state_changes_nothing() -> None:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from typing import Any
+from array import array
+from collections.abc import Mapping
 
 import torch
 
 
-def other_generators() -> tuple[Any, ...]:
-    """The states of Python's own generator and of numpy's, where it is imported; torch's are part of torch's state."""
+def other_generators() -> Mapping[str, bytes]:
+    """The states of Python's own generator and of NumPy's, where it is imported; torch's are part of torch's state."""
+    version, numbers, gauss = random.getstate()
+    states = {"python": array("L", numbers).tobytes() + repr((version, gauss)).encode()}
     numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return (random.getstate(),)
-    name, keys, position = numpy.random.get_state()[:3]
-    return (random.getstate(), name, keys.tobytes(), position)
+    if numpy is not None:
+        name, keys, *rest = numpy.random.get_state()
+        states["numpy"] = keys.tobytes() + repr((name, rest)).encode()
+    return states
 
 
 def seed_draws(seed: int, index: int) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.observe.census import CensusObserver, reset_compiler
-from harness.observe.draws import other_generators
 from harness.observe.evidence import profile_step
 from harness.observe.probe import probe
 from harness.observe.recorder import Recorder
@@ -69,12 +68,10 @@ class _Run:
         A user's own that does runs once more, each step's draws now from a seed, as in every run after it: only then
         do compiled steps, and later ones beside eager steps, draw the same. A library's cases draw none.
         """
-        before = other_generators()
         seen = self.eager(program, "after eager", timed="eager_s")
-        is_own = bool(self.subject.axes.target)
         if program.expects.draws or rounds_at_random(self.subject.axes.recipe):
-            self.recorder.allow_rng_of_program(others_moved=is_own and other_generators() != before)
-        self.batches.draws = is_own and self.recorder.program_uses_rng
+            self.recorder.allow_rng_of_program()
+        self.batches.draws = bool(self.subject.axes.target) and self.recorder.program_uses_rng
         if self.batches.draws and seen is not None:
             seen = self.eager(_built(self.subject, self.recorder), "after eager, draws seeded")
         return replace(obs, eager=seen, draws=self.batches.draws)

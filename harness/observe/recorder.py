@@ -10,8 +10,9 @@ from typing import Any
 
 from harness import torch_compat
 from harness.observe.errors import describe_error
+from harness.observe.process_state import process_state
 from harness.observe.state import (
-    RNG_PREFIX,
+    RNG_PREFIXES,
     compiler_settings,
     diff,
     generator_states,
@@ -93,7 +94,7 @@ class Recorder:
     def snapshot(self, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The provider's state and torch's, generators included, and the compiler's settings: read, or as given."""
         self._settings = compiler_settings() if settings is None else settings
-        left = torch_state(rng=False)
+        left = self._process_wide()
         with as_found(self.found):
             provided = provider_state(self.provider)
             self.state_keys = max(self.state_keys, len(provided))
@@ -109,7 +110,7 @@ class Recorder:
 
     def states(self) -> Mapping[str, Any]:
         """The provider's state and torch's, without generators and compiler settings: cheap enough for each step."""
-        left = torch_state(rng=False)
+        left = self._process_wide()
         with as_found(self.found):
             return {**provider_state(self.provider), **left}
 
@@ -131,12 +132,12 @@ class Recorder:
         with as_found(self.found):
             changed = diff(before, after, moment)
         if self.program_uses_rng or not rng:
-            changed = tuple(item for item in changed if not item.key.startswith(RNG_PREFIX))
+            changed = tuple(item for item in changed if not item.key.startswith(RNG_PREFIXES))
         self.diffs += changed
 
     def unlike(self, before: Mapping[str, Any]) -> bool:
         """Whether something of torch's is not now as in ``before`` (a snapshot), generators and compiler aside."""
-        now = torch_state(rng=False)
+        now = self._process_wide()
         return bool(diff({key: before[key] for key in now if key in before}, now, ""))
 
     def reset_provider(self) -> None:
@@ -149,17 +150,18 @@ class Recorder:
         known = {item.key for item in self.diffs if item.moment == "reset"}
         self.diffs += [item for item in diff(before, self._identities(), "reset") if item.key not in known]
 
+    @staticmethod
+    def _process_wide() -> dict[str, Any]:
+        return {**torch_state(rng=False), **process_state()}
+
     def _identities(self) -> Mapping[str, Any]:
         return {key: value for key, value in provider_state(self.provider).items() if key.endswith(".id")}
 
-    def allow_rng_of_program(self, *, others_moved: bool = False) -> None:
+    def allow_rng_of_program(self) -> None:
         """Called after the first eager run of a program that says it may draw: generators that it moved are the
-        program's own doing, not a leak.
-
-        ``others_moved``: it moved Python's or numpy's.
-        """
-        moved = [item for item in self.diffs if item.key.startswith(RNG_PREFIX)]
-        if moved or others_moved:
+        program's own doing, not a leak."""
+        moved = [item for item in self.diffs if item.key.startswith(RNG_PREFIXES)]
+        if moved:
             self.program_uses_rng = True
             self.diffs = [item for item in self.diffs if item not in moved]
             self.notes.append("the program draws random numbers: generator states are not compared")

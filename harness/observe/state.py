@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from harness import torch_compat
+from harness.observe.draws import other_generators
 from harness.observe.sites import without_noise
 from harness.observe.types import StateDiff
 from harness.providers.protocol import Provider
 
 ABSENT = "<absent>"
-RNG_PREFIX = "torch.rng."
+RNG_PREFIXES = ("torch.rng.", "process.rng.")  # torch's generators; Python's and NumPy's global one
 _PLAIN = (bool, int, str, type(None))
 _HALF = 0.5  # a name, so that Python doesn't multiply while it compiles
 _SHOWN = 200  # characters of a value in a StateDiff
@@ -61,8 +62,11 @@ def torch_state(*, rng: bool = False) -> Mapping[str, Any]:
 
 
 def generator_states() -> Mapping[str, str]:
-    """Digests of the states of torch's generators, keyed ``torch.rng.*``."""
-    return {f"{RNG_PREFIX}{name}": hashlib.sha256(state).hexdigest()[:16] for name, state in _generator_states()}
+    """Digests of the states of torch's generators, ``torch.rng.*``, and of Python's and NumPy's, ``process.rng.*``."""
+    torchs, others = RNG_PREFIXES
+    states = {f"{torchs}{name}": state for name, state in _generator_states()}
+    states |= {f"{others}{name}": state for name, state in other_generators().items()}
+    return {name: hashlib.sha256(state).hexdigest()[:16] for name, state in states.items()}
 
 
 def flushes_denormals() -> bool:

@@ -1,4 +1,4 @@
-"""Torch's own settings, taken and put back: what a product leaves changed must reach neither the judge nor later cells.
+"""Settings of torch and of the process, taken and put back: what a product leaves reaches no judge, no later cell.
 
 :mod:`harness.observe.state` *shows* what was left, as plain values. Here stand the raw ones, modes and hooks included,
 that can be put back without any help of whoever left them.
@@ -6,6 +6,8 @@ that can be put back without any help of whoever left them.
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,6 +116,10 @@ def _set_cudnn(values: tuple[bool, bool]) -> None:
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = values
 
 
+def _set_mkldnn(on: bool) -> None:
+    torch.backends.mkldnn.enabled = on  # type: ignore[assignment]  # a property of the module's own class
+
+
 def _cuda_device() -> int | None:
     return torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
@@ -155,6 +161,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("cudnn", _cudnn, _set_cudnn),
     Setting("flush_denormal", flushes_denormals, torch.set_flush_denormal),
     Setting("threads", torch.get_num_threads, torch.set_num_threads),
+    Setting("mkldnn", lambda: torch.backends.mkldnn.enabled, _set_mkldnn),
+    Setting("gc", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    Setting("logging", lambda: logging.root.manager.disable, logging.disable),
     Setting("cuda.device", _cuda_device, _set_cuda_device),
     Setting("stance", torch_compat.stance_in_force, torch_compat.set_stance_in_force),
     Setting(COMPILER, torch_compat.compile_config, _set_compiler),

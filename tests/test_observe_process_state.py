@@ -1,0 +1,72 @@
+"""harness.observe.process_state: what a library must leave alone, by name, and what a compiler may write."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from harness.observe.process_state import COMPILERS_OWN, process_state
+from harness.observe.state import diff, generator_states
+
+
+def changed(change: Callable[[], object], mend: Callable[[], object]) -> dict[str, tuple[str, str]]:
+    before = process_state()
+    try:
+        change()
+        after = process_state()
+    finally:
+        mend()
+    return {item.key: (item.before, item.after) for item in diff(before, after, "")}
+
+
+def test_each_setting_is_told_by_its_name() -> None:
+    limit = sys.getrecursionlimit()
+    threshold = gc.get_threshold()
+    level = logging.root.manager.disable
+    assert set(changed(gc.disable, gc.enable)) == {"process.gc"}
+    assert set(changed(lambda: gc.set_threshold(1), lambda: gc.set_threshold(*threshold))) == {"process.gc.threshold"}
+    assert set(changed(lambda: logging.disable(50), lambda: logging.disable(level))) == {"process.logging.disable"}
+    found = changed(lambda: sys.setrecursionlimit(limit + 1), lambda: sys.setrecursionlimit(limit))
+    assert found == {"process.recursion_limit": (str(limit), str(limit + 1))}
+    assert process_state() == process_state()
+
+
+def test_variables_of_the_environment_are_told_but_those_that_torch_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = process_state()
+    for name in COMPILERS_OWN:
+        monkeypatch.setenv(f"{name}X", "1")
+    assert diff(before, process_state(), "") == ()
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    (item,) = diff(before, process_state(), "")
+    assert (item.key, item.after) == ("process.environ.CUDA_LAUNCH_BLOCKING", "1")
+
+
+def test_a_secret_is_compared_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hunter2")
+    before = process_state()
+    monkeypatch.setenv("HF_TOKEN", "hunter3")
+    (item,) = diff(before, process_state(), "")
+    assert item.key == "process.environ.HF_TOKEN"
+    assert "hunter" not in item.before + item.after
+
+
+def test_compiling_and_a_backward_change_nothing() -> None:
+    before = {**process_state(), **generator_states()}
+    x = torch.ones(3, requires_grad=True)
+    torch.compile(lambda x: x * 2, backend="aot_eager")(x).sum().backward()
+    assert diff(before, {**process_state(), **generator_states()}, "") == ()
+
+
+def test_draws_of_pythons_generator_are_told() -> None:
+    before, state = generator_states(), random.getstate()
+    try:
+        random.random()
+        assert [item.key for item in diff(before, generator_states(), "")] == ["process.rng.python"]
+    finally:
+        random.setstate(state)
