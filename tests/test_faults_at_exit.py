@@ -1,4 +1,4 @@
-"""Faults that leave something of torch's or the process's: the key of the snapshot that shows it, and that it is mended."""
+"""Faults that leave something of torch's or the process's: the key that shows it, and that it is mended."""
 
 from __future__ import annotations
 
