@@ -31,7 +31,8 @@ def _positive(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
 def _heavy_tailed(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     # t_2 = N / sqrt(chi2_2 / 2), and chi2_2 / 2 is a unit exponential.
     numerator = _normal(shape, generator)
-    exponential = torch.empty(tuple(shape), dtype=torch.float32).exponential_(generator=generator)
+    # By inversion: exponential_ with a generator has no fake implementation (torch 2.13), and traced cells draw fakes.
+    exponential = -torch.log1p(-torch.rand(tuple(shape), generator=generator, dtype=torch.float32))
     t2 = numerator / exponential.clamp_min(torch.finfo(torch.float32).tiny).sqrt()
     return t2.clamp(-HEAVY_TAILED_LIMIT, HEAVY_TAILED_LIMIT)
 
