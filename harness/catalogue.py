@@ -34,6 +34,10 @@ SECTION = "tables"
 KIND = "catalogue"
 NONE = "–"
 
+_OF_TRACES = {
+    "compile.gradients": "a gradient that stops on its way to a leaf, and an output of another shape, where nothing "
+    "executes",
+}
 _OF_SUPPORT = {
     "support.belief": "emulation sold as native, and a kernel that the library doesn't know of",
     "support.default": "another default recipe than the library documents for this architecture",
@@ -84,6 +88,7 @@ def checks() -> Mapping[str, str]:
     support = [str(value) for value in vars(support_table).values() if str(value) in _OF_SUPPORT]
     return {
         **{name: "; ".join(texts) for name, texts in seen.items()},
+        **_OF_TRACES,
         **{name: _OF_SUPPORT[name] for name in support},
         **{name: first_paragraph(check.__doc__ or "").rstrip(".") for name, check in NUMERIC_CHECKS.items()},
         **_OF_RUN,

@@ -357,12 +357,29 @@ def is_dynamo_error(error: BaseException) -> bool:
     return isinstance(error, (exc.TorchDynamoException, exc.FailOnRecompileLimitHit))
 
 
-def fake_tensor_mode() -> contextlib.AbstractContextManager[Any]:
-    """A mode under which tensors have no data and kernels do not run."""
+def fake_tensor_mode(
+    seen: Callable[[str, tuple[Any, ...]], None] | None = None,
+) -> contextlib.AbstractContextManager[Any]:
+    """A mode under which tensors have no data and kernels do not run.
+
+    ``seen(name, args)`` is told of each operator that runs under it, ``namespace::op``. Not of those that are traced:
+    Dynamo and AOT propagate shapes under modes of their own.
+    """
+    from torch._guards import TracingContext  # 2.11, 2.13, 2.14
     from torch._subclasses.fake_tensor import FakeTensorMode  # 2.11, 2.13, 2.14
 
-    mode: contextlib.AbstractContextManager[Any] = FakeTensorMode()
-    return mode
+    mode: Any = FakeTensorMode()
+    if seen is None:
+        return mode  # type: ignore[no-any-return]
+    dispatch = mode.dispatch
+
+    def telling(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if TracingContext.try_get() is None:
+            seen(operator_name(func), tuple(args))
+        return dispatch(func, types, args, kwargs)
+
+    mode.dispatch = telling  # not a class of its own: higher-order operators know this one by its type
+    return mode  # type: ignore[no-any-return]
 
 
 # --- cases (cases/) -------------------------------------------------------------------------------------------------

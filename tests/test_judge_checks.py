@@ -13,7 +13,7 @@ from harness.judge.compile_checks import captured
 from harness.judge.fp8_checks import observed
 from harness.judge.state_checks import unexpected
 from harness.judge.verdict import CHECKS, run_checks
-from harness.observe.types import Break, CallSeen, Fact, StateDiff
+from harness.observe.types import Break, CallSeen, Fact, ProductSeen, RunSeen, StateDiff, TracedStep
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord
 from harness.types import Budgets, Evidence, Expectation, Raises
@@ -234,6 +234,35 @@ class TestTraced:
         parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None}
         census = {"calls": (CallSeen(3, 0), CallSeen(captured, 0))}
         return fired(judging(evidence=Evidence.TRACED, census=census, **parts))
+
+    def traced(self, *steps: RunSeen, **how: Any) -> set[str]:
+        """What fires where the operators that ran under fake tensors are those of ``steps``."""
+        seen = [tuple(ProductSeen(r.recipe, r.product, r.phase) for r in run.records) for run in steps]
+        parts = {"eager": None, "eager_again": None, "compiled": None, "gemms": None}
+        census = {"calls": (CallSeen(3, 0),) * 2}
+        steps_seen = tuple(TracedStep({}, products) for products in seen)
+        return fired(judging(evidence=Evidence.TRACED, census=census, traced=steps_seen, **parts, **how))
+
+    def test_operators_that_were_given_the_stated_recipes(self) -> None:
+        assert self.traced(clean_run(), clean_run()) == set()
+
+    @pytest.mark.parametrize("linears", [(OUTER, OUTER, OUTER), LINEARS[:2], (INNER, OUTER, OUTER), ()])
+    def test_another_recipe_or_product_in_the_second_step(self, linears: tuple[str, ...]) -> None:
+        assert self.traced(clean_run(), clean_run(linears)) == {"fp8.recipe_seen"}
+
+    @pytest.mark.parametrize("lost", ["dgrad", "wgrad"])
+    def test_a_backward_that_lacks_a_product(self, lost: str) -> None:
+        kept = tuple(record for record in clean_run().records if record.product != lost)
+        assert self.traced(dataclasses.replace(clean_run(), records=kept)) == {"fp8.recipe_seen"}
+
+    def test_a_recompute_is_no_forward(self) -> None:
+        again = tuple(replace(record, phase="recompute") for record in clean_run().records)
+        assert self.traced(dataclasses.replace(clean_run(), records=again)) == {"fp8.recipe_seen"}
+
+    def test_a_program_that_states_nothing_and_a_provider_that_tells_nothing(self) -> None:
+        assert self.traced(clean_run((INNER,)), expects=Expects(stated=False)) == set()
+        j = judging(evidence=Evidence.TRACED, traced=(TracedStep({}),) * 2)
+        assert "fp8.recipe_seen" not in run_checks(replace(j, obs=replace(j.obs, eager=None)))[1]
 
     def test_all_captured(self) -> None:
         assert self.judge(3) == set()

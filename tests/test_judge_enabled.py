@@ -12,7 +12,7 @@ from harness.judge import numerics, verdict
 from harness.judge.check import EVERY, Check, Enabled, Judging
 from harness.judge.numerics_bench import Bench
 from harness.judge.verdict import CHECK_NAMES, Judged, judge_cell
-from harness.observe.types import StateDiff
+from harness.observe.types import StateDiff, TracedStep
 from harness.types import Cell, Evidence, Finding, Spec, Verdict
 from tests.support import judge_faults as faults
 from tests.support.judge_stub import StubProvider, axes_for, observe
@@ -68,6 +68,19 @@ def test_beliefs_and_defaults_are_checks_like_others() -> None:
     for name in ("support.belief", "support.default"):
         assert red(judge(wrong, Enabled(only=frozenset({name})))) == {name}
         assert name not in red(judge(wrong, Enabled(but=frozenset({name}))))
+
+
+def test_the_gradients_of_a_traced_cell_are_a_check_like_others() -> None:
+    usual = judging()
+    rebuilt = observe(AXES, StubProvider(), StubProvider()).rebuild
+    lost = dataclasses.replace(usual.obs, evidence=Evidence.TRACED, rebuild=rebuilt, traced=(TracedStep({}),))
+    cell = Judging(Cell("cell", AXES, None), lost)
+    assert red(judge(cell, Enabled(only=frozenset({"compile.gradients"})))) == {"compile.gradients"}
+    assert "compile.gradients" not in judge(cell, Enabled(but=frozenset({"compile.gradients"}))).checks
+    unbuilt = dataclasses.replace(cell, obs=dataclasses.replace(lost, rebuild=None))
+    result = judge(unbuilt, Enabled(only=frozenset({"compile.gradients"})))
+    assert (red(result), result.checks) == (set(), ())
+    assert any(note.startswith("compile.gradients not judged") for note in result.notes)
 
 
 def spied(monkeypatch: pytest.MonkeyPatch) -> list[str]:

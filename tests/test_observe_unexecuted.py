@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from harness.observe.types import CallSeen, Observations
+from harness.observe.types import CallSeen, Observations, ProductSeen
 from harness.types import Axes, Evidence, Spec
 from tests.support import fake_provider
-from tests.support.fake_provider import STATE, FakeProvider, Recipe, autocast
-from tests.support.observing import REFUSAL, axes, broken_region, observe
+from tests.support.fake_provider import SIZE, STATE, FakeProvider, Recipe, autocast
+from tests.support.observing import REFUSAL, axes, broken_region, observe, with_layers
 
 # ---- negative cells -------------------------------------------------------------------------------------------------
 
@@ -132,3 +132,32 @@ def test_traced_refusal(fullgraph: bool) -> None:
     obs, _ = _traced(axes("delayed_scaling", fullgraph=fullgraph), raises=REFUSAL)
     assert obs.compile_attempts == 3
     assert [error.phase for error in obs.errors] == ["compile"] * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_traced_steps_show_which_operator_was_given_which_recipe(backend: str) -> None:
+    """Once for each call that runs: neither Dynamo's tracing nor AOT's counts."""
+    obs, _ = _traced(axes(backend=backend))
+    forward = (ProductSeen("float8_current_scaling", "fprop", "forward"),) * 2
+    assert [step.products for step in obs.traced] == [forward] * 2
+
+
+def test_traced_steps_show_which_leaves_get_a_gradient() -> None:
+    obs, _ = _traced(axes())
+    shapes = dict.fromkeys(("output", "input0", "layers.0.weight", "layers.1.weight"), (SIZE, SIZE))
+    assert [step.shapes for step in obs.traced] == [shapes] * 2
+    without, _ = _traced(axes(), body=with_layers(lambda region, layers, x: layers[1](x.detach())))
+    assert [set(step.shapes) for step in without.traced] == [{"output", "layers.1.weight"}] * 2
+
+
+def test_a_provider_that_knows_no_products_by_their_operators() -> None:
+    class Mute(FakeProvider):
+        product_of = property()  # as absent
+
+    obs, _ = _traced(axes(), provider=Mute())
+    assert [step.products for step in obs.traced] == [None] * 2
+
+
+def test_a_step_that_raised_is_no_traced_step() -> None:
+    obs, _ = _traced(axes(), body=broken_region)
+    assert obs.traced == ()

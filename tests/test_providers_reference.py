@@ -263,6 +263,17 @@ def test_pretend_traces_under_fake_tensors_and_runs_nothing(provider: ReferenceP
     assert provider.snapshot()["support.arch"] == ""
 
 
+def test_an_operator_tells_its_product_and_recipe_where_nothing_executes(provider: ReferenceProvider) -> None:
+    spec = Spec("mxfp8_block_scaling", (("scale_rounding", "floor"),))
+    seen: list[tuple[str, str] | None] = []
+    with torch_compat.fake_tensor_mode(lambda op, args: seen.append(provider.product_of(op, args))):
+        layer = provider.linear(128, 128, bias=True, dtype=torch.bfloat16, device=torch.device("cpu"))
+        with provider.autocast(enabled=True, recipe=provider.recipe(spec)):
+            y = layer(torch.ones(128, 128, dtype=torch.bfloat16, requires_grad=True))
+        torch.autograd.backward(y, torch.ones_like(y))
+    assert [told for told in seen if told is not None] == [(name, spec.label) for name in ("fprop", "dgrad", "wgrad")]
+
+
 def test_a_snapshot_under_fake_tensors_reads_the_real_values(provider: ReferenceProvider) -> None:
     fp8.FP8GlobalStateManager.set_skip_fp8_weight_update_tensor(False, "cpu")
     outside = provider.snapshot()

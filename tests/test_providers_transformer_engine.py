@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness import torch_compat
 from harness.judge.calibrate import observe_eager
 from harness.judge.numerics import judge_numerics
 from harness.observe.state import diff
@@ -195,6 +196,13 @@ def test_an_operator_is_given_the_recipe_and_never_asks_the_state(provider: Tran
     assert [r.recipe for r in records] == [CURRENT.label]
     with pytest.raises(RuntimeError, match="no provider made"):
         torch.ops.fp8te.linear(x, weight, TERecipeKey("a recipe of nobody"))
+
+
+def test_an_operator_tells_its_product_and_recipe_where_nothing_executes(provider: TransformerEngineProvider) -> None:
+    seen: list[tuple[str, str] | None] = []
+    with torch_compat.fake_tensor_mode(lambda op, args: seen.append(provider.product_of(op, args))):
+        step(provider, layer(provider), BLOCK, batch())
+    assert [told for told in seen if told is not None] == [(name, BLOCK.label) for name in ("fprop", "dgrad", "wgrad")]
 
 
 def test_delayed_scaling_is_refused_with_fullgraph_and_runs_eagerly_without(

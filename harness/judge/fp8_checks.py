@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from harness.judge.check import Check, Judging, one
 from harness.judge.compare import same_bits
-from harness.observe.types import RunSeen
+from harness.observe.types import ProductSeen, RunSeen
 from harness.providers.protocol import TapRecord
 from harness.types import Finding
 
 NARROW = ("float8", "float4")
+PRODUCTS = ("fprop", "recompute", "dgrad", "wgrad")
 
 
 def expected_gemms(j: Judging) -> Counter[str]:
@@ -68,6 +69,21 @@ def recipe_seen(j: Judging) -> Sequence[Finding]:
             finding = _sequence_finding(j, name, run)
             if finding:
                 return finding
+    return ()
+
+
+def recipe_traced(j: Judging) -> Sequence[Finding]:
+    """:func:`recipe_seen` of a cell that is only traced: the recipes that the operators of its graphs were given, in
+    forward, backward and recompute. A layer whose operator is missing, or a backward without one, shows too."""
+    if not j.expects.stated:
+        return ()
+    stated = [j.expects.step(index, compiled=True) for index in range(len(j.obs.traced))]
+    for product in PRODUCTS:
+        by_step = [step.of(product) for step in stated]
+        seen = tuple(p.recipe for step in j.obs.traced for p in step.products or () if _kind(p) == product)
+        findings = _labels_finding(by_step, seen, f"traced {product}", is_ordered=not _is_unordered(j, "", product))
+        if findings:
+            return findings
     return ()
 
 
@@ -134,18 +150,27 @@ def observed(j: Judging) -> str:
 
 def _sequence_finding(j: Judging, name: str, run: RunSeen) -> Sequence[Finding]:
     stated = [j.expects.step(index, compiled=name == "compiled") for index in range(max(len(run.steps), 1))]
-    for product in ("fprop", "recompute", "dgrad", "wgrad"):
+    for product in PRODUCTS:
         by_step = [step.of(product) for step in stated]
-        expected = tuple(label for labels in by_step for label in labels)
-        seen = _recipes(run, product)
-        if len(seen) == len(expected) and _is_unordered(j, name, product):
-            seen = _as_stated(by_step, seen)
-        if seen != expected:
-            differing = (i for i, pair in enumerate(zip(expected, seen, strict=False)) if pair[0] != pair[1])
-            position = next(differing, min(len(expected), len(seen)))
-            where = f"{name} {product}, from product {position + 1} on"
-            return one("fp8.recipe_seen", list(expected), list(seen), where)
+        ordered = not _is_unordered(j, name, product)
+        findings = _labels_finding(by_step, _recipes(run, product), f"{name} {product}", is_ordered=ordered)
+        if findings:
+            return findings
     return ()
+
+
+def _labels_finding(
+    by_step: Sequence[tuple[str, ...]], seen: tuple[str, ...], where: str, *, is_ordered: bool
+) -> Sequence[Finding]:
+    """The recipes of one kind of product against those that are stated for each step."""
+    expected = tuple(label for labels in by_step for label in labels)
+    if len(seen) == len(expected) and not is_ordered:
+        seen = _as_stated(by_step, seen)
+    if seen == expected:
+        return ()
+    differing = (i for i, pair in enumerate(zip(expected, seen, strict=False)) if pair[0] != pair[1])
+    position = next(differing, min(len(expected), len(seen)))
+    return one("fp8.recipe_seen", list(expected), list(seen), f"{where}, from product {position + 1} on")
 
 
 def _is_unordered(j: Judging, name: str, product: str) -> bool:
@@ -165,7 +190,7 @@ def _as_stated(by_step: Sequence[tuple[str, ...]], seen: tuple[str, ...]) -> tup
     return ordered
 
 
-def _kind(record: TapRecord) -> str:
+def _kind(record: TapRecord | ProductSeen) -> str:
     return "recompute" if record.phase == "recompute" and record.product == "fprop" else record.product
 
 
@@ -181,5 +206,11 @@ CHECKS = (
         "an op that was given another region's recipe",
         lambda j: j.executed and bool(j.obs.eager or j.obs.eager_errors) and not j.errors_in("eager"),
         recipe_seen,
+    ),
+    Check(
+        "fp8.recipe_seen",
+        "an operator of a traced graph that was given another region's recipe",
+        lambda j: j.compiled and any(step.products is not None for step in j.obs.traced),
+        recipe_traced,
     ),
 )

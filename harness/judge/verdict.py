@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.judge import case_checks, compile_checks, fp8_checks, state_checks
@@ -14,6 +14,8 @@ from harness.judge.numerics import NumericsVerdict, judge_numerics
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.support_table import CHECK as SUPPORT_CHECK
 from harness.judge.support_table import DEFAULT_CHECK, judge_default, judge_support
+from harness.judge.traced import CHECK as TRACED_CHECK
+from harness.judge.traced import judge_traced
 from harness.judge.waivers import apply_waivers
 from harness.judge.wrong_eager import CHECK as WRONG_EAGER_CHECK
 from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
@@ -21,9 +23,10 @@ from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 # Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
 CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS, *case_checks.CHECKS)
 
+_NUMERIC = (WRONG_EAGER_CHECK, *NUMERIC_CHECKS)
 # Every name that a finding of :func:`judge_cell` may have, in the order in which they are looked at.
 CHECK_NAMES: tuple[str, ...] = tuple(
-    dict.fromkeys([*(check.name for check in CHECKS), SUPPORT_CHECK, DEFAULT_CHECK, WRONG_EAGER_CHECK, *NUMERIC_CHECKS])
+    dict.fromkeys([*(check.name for check in CHECKS), TRACED_CHECK, SUPPORT_CHECK, DEFAULT_CHECK, *_NUMERIC])
 )
 
 
@@ -70,6 +73,11 @@ def judge_cell(
     if unknown:
         raise ValueError(f"no check of the judge: {', '.join(sorted(unknown))}")
     findings, applied = run_checks(judging, enabled=enabled)
+    note = ""
+    if TRACED_CHECK in enabled and judging.compiled and judging.obs.traced:
+        found, note = judge_traced(judging.obs, judging.axes)
+        findings += found
+        applied += [] if note else [TRACED_CHECK]
     if SUPPORT_CHECK in enabled:
         findings += support_findings(judging, cuda)
         applied.append(SUPPORT_CHECK)
@@ -78,6 +86,7 @@ def judge_cell(
         findings += judge_default(claimed, judging.obs.arch, cuda)
         applied.append(DEFAULT_CHECK)
     numerics = judge_numerics(judging.obs, judging.axes, enabled)
+    numerics = replace(numerics, notes=(*filter(None, [note]), *numerics.notes))
     findings += numerics.findings
     applied += numerics.checks
     return _conclude(judging, findings, applied, numerics, versions, today)

@@ -124,6 +124,25 @@ class LaterCall:
 
 
 @dataclass(frozen=True)
+class ProductSeen:
+    """One FP8 operator that ran under fake tensors. ``product`` and ``phase`` as in TapRecord, ``recipe`` the label of
+    the recipe that it was given."""
+
+    recipe: str
+    product: str
+    phase: str
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """One compiled step under fake tensors. ``shapes``: of the "output", and of the gradient of each leaf that got one,
+    named as in StepTensors. ``products`` is None where the provider doesn't say which operator is which product."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    products: tuple[ProductSeen, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Fact:
     """What a case's probe stated, as text. ``expected`` unequal to ``seen`` is a finding (``case.facts``)."""
 
@@ -163,6 +182,7 @@ class Observations:
     compiled: RunSeen | None = None
     later: tuple[LaterCall, ...] = ()
     census: Census | None = None
+    traced: tuple[TracedStep, ...] = ()  # the steps of a traced cell, up to the first that raised
     gemms: tuple[GemmRecord, ...] | None = None
     errors: tuple[ErrorSeen, ...] = ()
     eager_errors: tuple[ErrorSeen, ...] = ()  # of eager runs that are known to be wrong (Expects.eager_is_wrong)

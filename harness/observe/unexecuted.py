@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -14,9 +15,9 @@ from harness.observe.probe import probe
 from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, MakeStep, run_step
 from harness.observe.subject import REFUSAL_CALLS, Subject, as_arch
-from harness.observe.types import ErrorSeen, Observations
+from harness.observe.types import ErrorSeen, Observations, ProductSeen, StepTensors, TracedStep
 from harness.program import Program, Step
-from harness.providers.protocol import Provider
+from harness.providers.protocol import Provider, product_of, tells_products
 from harness.run.host import device_for, host_arch
 from harness.types import MINIMUM_TRACED, RECIPES, Spec
 
@@ -54,8 +55,10 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
 
     Never with fake tensors on ``cuda``: on a CPU build of torch they abort the process.
     """
-    obs = Observations(subject.evidence, subject.arch)
-    fake = torch_compat.fake_tensor_mode()
+    obs = Observations(subject.evidence, subject.arch, rebuild=subject.rebuild)
+    seen: list[ProductSeen] = []
+    fake = torch_compat.fake_tensor_mode(functools.partial(_note_product, subject.provider, seen))
+    traced: list[TracedStep] = []
     backend = subject.axes.backend
     if backend == "inductor":  # it would compile kernels for this machine
         backend = "aot_eager"
@@ -79,15 +82,32 @@ def observe_traced(subject: Subject, recorder: Recorder) -> Observations:
                     forward = functools.partial(observer.call, compiled)
                     # A refusal is the first step's, as in a cell that executes: later ones may have another setting.
                     step = index if raises is None else 0
-                    run_step(program, batches, step, forward, part.enter_phase, _traced_step(subject))
+                    seen.clear()
+                    result = run_step(program, batches, step, forward, part.enter_phase, _traced_step(subject))
+                    traced.append(_as_traced(result, seen if tells_products(subject.provider) else None))
         facts = probe(subject, recorder, program)
     return replace(
         obs,
         facts=facts,
         expects=program.expects,
         census=observer.census(),
+        traced=tuple(traced),
         compile_attempts=0 if raises is None else calls,
     )
+
+
+def _note_product(provider: Provider, seen: list[ProductSeen], op: str, args: tuple[Any, ...]) -> None:
+    """Append to ``seen`` the operator that runs under fake tensors, where it is a product."""
+    told = product_of(provider, op, args)
+    if told is not None:
+        product, recipe = told
+        phase = "backward" if product != "fprop" else "recompute" if torch_compat.in_backward() else "forward"
+        seen.append(ProductSeen(recipe, product, phase))
+
+
+def _as_traced(result: StepTensors, products: list[ProductSeen] | None) -> TracedStep:
+    shapes = {name: tuple(tensor.shape) for name, tensor in {"output": result.output, **result.grads}.items()}
+    return TracedStep(shapes, None if products is None else tuple(products))
 
 
 def _traced_step(subject: Subject) -> MakeStep:

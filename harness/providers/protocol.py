@@ -156,6 +156,22 @@ class Provider(ProgramProvider, Protocol):
         """The matrix products of a profiled step (profiled with ``record_shapes=True``)."""
 
 
+def product_of(provider: Provider, op: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
+    """Which product the operator ``op`` ("namespace::op") is when it is called with ``args``, and the label of the
+    recipe that it was given; None for an operator that is none.
+
+    A provider's own ``product_of(op, args)`` says so. Optional: in traced cells, where no kernel runs and the tap sees
+    nothing, it is what tells one recipe from another (:func:`tells_products`).
+    """
+    told: tuple[str, str] | None = getattr(provider, "product_of", lambda op, args: None)(op, args)
+    return told
+
+
+def tells_products(provider: Provider) -> bool:
+    """Whether a provider knows its products by their operators."""
+    return hasattr(provider, "product_of")
+
+
 @dataclass(frozen=True)
 class LoadedProvider:
     """A provider together with the spec that named it and the faults that wrap it."""

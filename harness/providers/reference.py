@@ -10,6 +10,7 @@ import torch
 
 from harness import fp8, torch_compat
 from harness.fp8 import formats, support
+from harness.fp8.key import RecipeKey
 from harness.fp8.quantizer import Quantized
 from harness.fp8.recipe import RECIPE_CLASSES, Recipe, label_of, make_recipe, recipe_from_key
 from harness.fp8.tap import Product, active, listening
@@ -17,6 +18,14 @@ from harness.providers.protocol import DoctorFinding, GemmRecord, Operand, Provi
 from harness.providers.reference_features import FEATURES
 from harness.providers.reference_gemms import classify, is_relevant
 from harness.types import Spec
+
+_PRODUCTS = {
+    "fp8ref::linear": "fprop",
+    "fp8ref::linear_cached": "fprop",
+    "fp8ref::dgrad": "dgrad",
+    "fp8ref::dgrad_cached": "dgrad",
+    "fp8ref::wgrad": "wgrad",
+}
 
 
 def _allocate_skip_tensors() -> None:
@@ -106,6 +115,12 @@ class ReferenceProvider:
         with listening(lambda product: records.append(self._record(product))):
             yield records
 
+    def product_of(self, op: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
+        """Product and recipe label of an operator of the library's."""
+        product = _PRODUCTS.get(op)
+        keys = [argument.key for argument in args if isinstance(argument, RecipeKey)]
+        return None if product is None else (product, self._label(keys[0]))
+
     def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
         """The matrix products of a profiled step, one record per logical product."""
         return classify(torch_compat.profiled_ops(profile, keep=is_relevant))
@@ -113,10 +128,12 @@ class ReferenceProvider:
     def _activate(self) -> None:
         support.set_emulate(self._emulate)
 
+    def _label(self, key: str) -> str:
+        return self._labels.get(key) or label_of(recipe_from_key(key))
+
     def _record(self, product: Product) -> TapRecord:
-        label = self._labels.get(product.key) or label_of(recipe_from_key(product.key))
         return TapRecord(
-            recipe=label,
+            recipe=self._label(product.key),
             product=product.product,
             phase=product.phase,
             a=_operand(product.a),

@@ -15,6 +15,8 @@ from harness.providers.protocol import Autocast, DoctorFinding, GemmRecord, Prov
 from harness.run.host import host_arch
 from harness.types import RECIPES, Spec
 
+_PRODUCTS = {"fp8te::linear": "fprop", "fp8te::dgrad": "dgrad", "fp8te::wgrad": "wgrad"}
+
 
 class TransformerEngineProvider:
     """Transformer Engine behind the provider protocol: its autocast, recipes, checks and state, and a linear layer over
@@ -86,6 +88,11 @@ class TransformerEngineProvider:
         records: list[TapRecord] = []
         with te_tap.listening(records.append):
             yield records
+
+    def product_of(self, op: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
+        """Product and recipe label of an operator of the adapter's."""
+        product = _PRODUCTS.get(op)
+        return None if product is None else (product, te_recipes.known(args[-1].text).label)
 
     def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
         """The GEMM kernels of a profiled step."""

@@ -201,6 +201,9 @@ class FakeProvider:
         finally:
             _RECEIVERS.remove(records)
 
+    def product_of(self, op: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
+        return ("fprop", args[2]) if op == FP8_OP else None
+
     def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
         return [
             GemmRecord(op.name, op.dtypes[0], op.dtypes[1], "fp8_native")
