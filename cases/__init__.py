@@ -38,6 +38,7 @@ CASES: Mapping[str, CaseEntry] = {
         recipes=STATELESS,
     ),
     "dynamic_shapes": CaseEntry("cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")),
+    "frozen": CaseEntry("cases.frozen:CASE"),
     "layouts": CaseEntry("cases.layouts:CASE"),
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(
@@ -86,15 +87,15 @@ CASES: Mapping[str, CaseEntry] = {
     "default_recipe": CaseEntry("cases.default_recipe:CASE", variants=("alone", "inside")),
     "delayed_scaling": CaseEntry(
         "cases.delayed_scaling:CASE",
-        variants=("inside", "around", "nested", "checkpoint", "try_except", "resized"),
+        variants=("inside", "around", "nested", "checkpoint", "try_except", "resized", "shared", "calibrated"),
         recipes=("delayed_scaling",),
         pair=("nested",),
     ),
     "unsupported_recipe": CaseEntry("cases.unsupported_recipe:CASE", pair=("",)),
     "exception": CaseEntry(
         "cases.exception:CASE",
-        variants=("python", "op", "nested", "swallowed", "backward"),
-        pair=("nested", "swallowed"),
+        variants=("python", "op", "nested", "swallowed", "backward", "interrupted"),
+        pair=("nested", "swallowed", "interrupted"),
     ),
     "reset_between_calls": CaseEntry(
         "cases.reset_between_calls:CASE",

@@ -3,18 +3,23 @@ steps, and its refusal under torch.compile, from wherever it is met and on each 
 
 Catches, compiled: a refusal that fullgraph=False, a ``try`` in the user's code, a checkpoint or a region outside the
 compiled module turns into a silent eager run. Eager: scales that stand still or are a step off, a history that never
-forgets, forward and backward buffers mixed up when the history's length changes, a recompute that counts twice.
+forgets, forward and backward buffers mixed up when the history's length changes, a recompute that counts twice, a
+second use of a layer whose amax takes the place of a larger one, a calibration that records nothing.
 
 Variants: ``inside`` (the region in compiled code), ``around`` (around the compiled module), ``nested`` (inside a
 region of a recipe that compiles, and around one), ``checkpoint`` (the provider's own, around the layers),
 ``try_except`` (the compiled function itself catches RuntimeError and goes on in high precision), ``resized``
-(``amax_history_len`` changes between steps). A history of two steps unless the matrix says otherwise: long enough to
+(``amax_history_len`` changes between steps), ``shared`` (a layer runs twice in the region, on the larger values first,
+forward and backward), ``calibrated`` (each fifth step runs in high precision and calibrates: the scales of the next one
+are from its amaxes). A history of two steps unless the matrix says otherwise: long enough to
 hold one step beyond the last, short enough to forget.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
@@ -93,7 +98,29 @@ def _try_except(ctx: CaseContext, layers: Layers) -> Forward:
     return forward
 
 
-# Per variant: the program, and for each layer whose recipe it has: the delayed one (d) or its partner (p).
+def _shared(ctx: CaseContext, layers: Layers) -> Forward:
+    """A layer's second use has a quarter of the first one's input and four times its gradient, which comes first."""
+    autocast = ctx.provider.autocast
+
+    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            return layers[1](layers[0](x) + layers[0](x / 4) * 4)  # type: ignore[no-any-return]
+
+    return forward
+
+
+def _calibrated(ctx: CaseContext, layers: Layers) -> Forward:
+    """Both layers on the batch itself: what a calibration records is then known bit for bit, without any product."""
+    del ctx
+
+    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
+        del recipes
+        return layers[0](x) + layers[1](x)  # type: ignore[no-any-return]
+
+    return forward
+
+
+# Per variant: the program, and for each call of a layer whose recipe it has: the delayed one (d) or its partner (p).
 PROGRAMS: Mapping[str, tuple[Callable[[CaseContext, Layers], Forward], str]] = {
     "inside": (_inside, "dd"),
     "around": (_around, "dd"),
@@ -101,6 +128,8 @@ PROGRAMS: Mapping[str, tuple[Callable[[CaseContext, Layers], Forward], str]] = {
     "checkpoint": (_checkpoint, "dd"),
     "try_except": (_try_except, "dd"),
     "resized": (_inside, "dd"),
+    "shared": (_shared, "ddd"),
+    "calibrated": (_calibrated, "dd"),
 }
 
 
@@ -112,33 +141,55 @@ def specs_of(axes: Axes) -> Sequence[Spec]:
     return tuple(with_fields(own, {"amax_history_len": length}) for length in LENGTHS)
 
 
-def build(ctx: CaseContext) -> Program:
-    """The program of ``ctx.axes.variant``."""
-    variant, specs, inner = ctx.axes.variant, specs_of(ctx.axes), ctx.inner
-    make_forward, owners = PROGRAMS[variant]
-    layers = linears_of(ctx, len(owners))
-    partner = [] if inner is None else [inner]
+def _layers(ctx: CaseContext, owners: str) -> Layers:
+    if ctx.axes.variant == "calibrated":  # side by side, not one behind the other
+        return Layers([*linears_of(ctx, 1), *linears_of(ctx, 1)])
+    return linears_of(ctx, 2 if ctx.axes.variant == "shared" else len(owners))
+
+
+def _drive(ctx: CaseContext, delayed_recipes: int) -> Callable[[Step], torch.Tensor]:
+    variant = ctx.axes.variant
+
+    def region(step: Step, recipe: Any) -> AbstractContextManager[Any]:
+        if variant == "calibrated" and step.index % STEPS == 0:
+            return features_of(ctx.provider)["calibrating_autocast"](recipe=recipe)  # type: ignore[no-any-return]
+        return ctx.provider.autocast(enabled=True, recipe=recipe)
 
     def drive(step: Step) -> torch.Tensor:
-        delayed = step.recipes[step.index % len(specs)]
-        given = (delayed, *step.recipes[len(specs) :])
-        if variant != "around":
+        recipe = step.recipes[step.index % delayed_recipes]
+        given = (recipe, *step.recipes[delayed_recipes:])
+        if variant not in ("around", "calibrated"):
             return step.forward(given, *step.inputs)
-        with ctx.provider.autocast(enabled=True, recipe=delayed):
+        with region(step, recipe):
             return step.forward(given, *step.inputs)
 
+    return drive
+
+
+def _schedule(ctx: CaseContext, specs: Sequence[Spec], owners: str) -> tuple[StepExpects, ...]:
     def expects(spec: Spec) -> StepExpects:
-        ran = tuple(spec.label if owner == "d" else partner[0].label for owner in owners)
+        ran = tuple(spec.label if owner == "d" or ctx.inner is None else ctx.inner.label for owner in owners)
         # Each checkpointed layer runs again before the backward of the last one.
-        return StepExpects(ran, recompute=ran if variant == "checkpoint" else ())
+        return StepExpects(ran, recompute=ran if ctx.axes.variant == "checkpoint" else ())
 
+    if ctx.axes.variant == "calibrated":
+        return (StepExpects(()), *(expects(specs[0]) for _ in range(1, STEPS)))
+    return tuple(map(expects, specs))
+
+
+def build(ctx: CaseContext) -> Program:
+    """The program of ``ctx.axes.variant``."""
+    variant, specs = ctx.axes.variant, specs_of(ctx.axes)
+    make_forward, owners = PROGRAMS[variant]
+    layers = _layers(ctx, owners)
+    partner = [] if ctx.inner is None else [ctx.inner]
     return Program(
         model=layers,
         forward=make_forward(ctx, layers),
         recipes=lambda: tuple(ctx.provider.recipe(spec) for spec in (*specs, *partner)),
         make_inputs=rows_of(ctx),
-        drive=drive,
-        expects=Expects(schedule=tuple(map(expects, specs)), steps=STEPS, raises=REFUSAL),
+        drive=_drive(ctx, len(specs)),
+        expects=Expects(schedule=_schedule(ctx, specs, owners), steps=STEPS, raises=REFUSAL),
         probes=histories if variant == "resized" else None,
     )
 
@@ -189,9 +240,14 @@ class Expected:
 
 
 def unavailable(provider: Provider, axes: Axes, arch: str) -> str:
-    """A checkpoint that recomputes in its region, or layers that keep their history when its length changes."""
+    """A checkpoint that recomputes in its region, layers that keep their history when its length changes, a region that
+    calibrates."""
     del arch
-    needed = {"checkpoint": ("checkpoint",), "resized": ("delayed_scales",)}.get(axes.variant, ())
+    needed = {
+        "checkpoint": ("checkpoint",),
+        "resized": ("delayed_scales",),
+        "calibrated": ("calibrating_autocast",),
+    }.get(axes.variant, ())
     return lacks(provider, *needed)
 
 

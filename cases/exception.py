@@ -3,12 +3,14 @@ call is right.
 
 Catches: a region whose exit an exception skips; an inner region that stays in force after its exception was caught in
 the outer one; a layer or region that falls back to high precision for good once something failed; state that a backward
-pass sets up and puts back at its end only, which a failed one never reaches.
+pass sets up and puts back at its end only, which a failed one never reaches; an exit that knows of ``Exception`` alone,
+where Ctrl-C (KeyboardInterrupt) or a generator that is closed (GeneratorExit) ends the region.
 
 Variants: ``python`` (a ``raise`` in the region: under fullgraph Dynamo's Unsupported, else the user's own exception and
 an eager frame), ``op`` (an index out of bounds, found at run time by the operator), ``nested`` (such an operator in an
 inner region, the exception leaves both), ``swallowed`` (the caller catches it while the outer region is open around the
-compiled function, and calls again), ``backward`` (the operator runs in the backward pass).
+compiled function, and calls again), ``backward`` (the operator runs in the backward pass), ``interrupted`` (an operator
+raises what is no ``Exception``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 import torch
 
+from cases.interrupting import pass_unless, stopped
 from cases.toy_linear import STEPS, Layers, linears_of, rows_of
 from harness.observe.state import diff, provider_state
 from harness.probing import documented
@@ -131,6 +134,19 @@ def _backward(ctx: CaseContext, layers: Layers, table: Table) -> Forward:
     return forward
 
 
+def _interrupted(ctx: CaseContext, layers: Layers, table: Table) -> Forward:
+    autocast = ctx.provider.autocast
+
+    def forward(recipes: tuple[object, object], x: torch.Tensor, index: torch.Tensor, fail: bool) -> torch.Tensor:
+        with autocast(enabled=True, recipe=recipes[0]):
+            x = layers[0](x)
+            with autocast(enabled=True, recipe=recipes[1]):
+                x = layers[1](pass_unless(x, index == BAD))
+            return layers[2](x)  # type: ignore[no-any-return]
+
+    return forward
+
+
 # Per variant: the program, whose recipe each of its layers has (o, i), and how many of them run before the exception.
 PROGRAMS: dict[str, tuple[Callable[[CaseContext, Layers, Table], Forward], str, int]] = {
     "python": (_python, "oo", 1),
@@ -138,6 +154,7 @@ PROGRAMS: dict[str, tuple[Callable[[CaseContext, Layers, Table], Forward], str, 
     "nested": (_nested, "oio", 1),
     "swallowed": (_swallowed, "iio", 1),
     "backward": (_backward, "oo", 2),
+    "interrupted": (_interrupted, "oio", 1),
 }
 
 
@@ -147,7 +164,12 @@ def build(ctx: CaseContext) -> Program:
     layers, table = linears_of(ctx, len(owners)), Table(torch.zeros(ROWS))
     outer, inner = ctx.axes.recipe, ctx.inner or ctx.axes.recipe
     index = {at: torch.tensor([at]) for at in (GOOD, BAD)}
-    drive_of = {"python": _drive_python, "swallowed": _drive_swallowed, "backward": _drive_backward}
+    drive_of = {
+        "python": _drive_python,
+        "swallowed": _drive_swallowed,
+        "backward": _drive_backward,
+        "interrupted": _drive_interrupted,
+    }
 
     def drive(step: Step) -> torch.Tensor:
         return drive_of.get(ctx.axes.variant, _drive_op)(_Calls(step, ctx, index, layers))
@@ -195,6 +217,13 @@ def _drive_op(calls: _Calls) -> torch.Tensor:
     with calls.out_of_bounds("the region"):
         calls.bad()
     calls.step.unchanged("after an operator raised in the region")
+    return calls.good()
+
+
+def _drive_interrupted(calls: _Calls) -> torch.Tensor:
+    with stopped("the inner region"):
+        calls.bad()
+    calls.step.unchanged("after an interrupt in the region")
     return calls.good()
 
 

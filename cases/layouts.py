@@ -1,14 +1,16 @@
-"""Inputs and gradients whose elements do not lie in memory in the order of their indices: transposed, a slice of
-something wider, with a storage offset, expanded.
+"""Inputs, gradients and a weight whose elements do not lie in memory in the order of their indices: transposed, a slice
+of something wider, with a storage offset, expanded.
 
 Catches: a kernel or a quantiser that reads storage from its start, or in its order, whatever the strides say; a layout
-that eager code takes and compiled code refuses (pytorch/pytorch#129521: strides with padding). Values, shapes and
-dtypes are right in all of these: nothing but the layout differs from a program that works.
+that eager code takes and compiled code refuses (pytorch/pytorch#129521: strides with padding); a layer that takes the
+FP8 path for inputs of few dimensions only. Values, shapes and dtypes are right in all of these: nothing but the layout
+differs from a program that works.
 
 Of the inputs of four layers two have the layout when they enter what is compiled, transposed and sliced with an offset,
-so that strides are part of its guards; two get it inside, as sequence-first attention and a broadcast do. What follows
-the layers gives their gradients such layouts too: ``sum`` expands one, ``cat`` and a transpose make a transposed slice
-with an offset of another.
+so that strides are part of its guards; two get it inside, as sequence-first attention and a broadcast over four
+dimensions do. What follows the layers gives their gradients such layouts too: ``sum`` expands one, ``cat`` and a
+transpose make a transposed slice with an offset of another. The weight of one layer is stored transposed, as a
+checkpoint of a library with the other convention has it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from harness.data import draw
 from harness.program import Case, CaseContext, Expects, Program
 
 LAYERS = 4
+TRANSPOSED = 2  # the layer whose weight lies column by column
 
 
 def inputs_of(ctx: CaseContext, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -32,9 +35,16 @@ def inputs_of(ctx: CaseContext, generator: torch.Generator) -> tuple[torch.Tenso
     return tuple(x.requires_grad_() for x in (transposed.t(), wide[:, width:], row))
 
 
+def store_transposed(layer: torch.nn.Module) -> None:
+    """The same weight in a parameter whose first dimension has the stride 1."""
+    weight = layer.get_parameter("weight").detach()
+    layer.weight = torch.nn.Parameter(weight.t().contiguous().t())
+
+
 def build(ctx: CaseContext) -> Program:
     """Four layers whose results stand below each other."""
     layers = linears_of(ctx, LAYERS)
+    store_transposed(layers[TRANSPOSED])
     autocast, recipe = ctx.provider.autocast, ctx.axes.recipe
 
     def forward(
@@ -45,7 +55,7 @@ def build(ctx: CaseContext) -> Program:
             x = layers[0](transposed)
             halves = layers[1](x.reshape(2, rows // 2, -1).transpose(0, 1))
             y = layers[2](sliced)
-            z = layers[3](row.expand(rows, -1)).sum(0) / rows
+            z = layers[3](row.expand(2, rows // 4, 2, -1)).sum((0, 1, 2)) / rows
         x = halves.transpose(0, 1).reshape(rows, -1)
         return torch.cat([x.t() + z[:, None], y.t()])
 
@@ -64,6 +74,6 @@ def build(ctx: CaseContext) -> Program:
 CASE = Case(
     name="layouts",
     build=build,
-    catches="an input or a gradient that is read in storage order, or from its storage's start, whatever its strides",
+    catches="an input, gradient or weight that is read in storage order, or from its storage's start",
     answers=("pytorch/pytorch#129521",),
 )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from cases.delayed_scaling import LENGTHS, Expected, specs_of, unavailable
+import pytest
+import torch
+
+from cases.delayed_scaling import LENGTHS, Expected, build, specs_of, unavailable
+from harness.program import CaseContext, Program, Step
 from harness.providers.reference import ReferenceProvider
+from harness.providers.reference_features import delayed_scales
 from harness.types import Axes, Scalar, Spec
 
 
@@ -46,7 +51,43 @@ def test_the_matrix_has_the_last_word_on_fields() -> None:
 def test_a_provider_without_the_needed_feature_is_skipped() -> None:
     provider = ReferenceProvider()
     assert unavailable(provider, axes("checkpoint"), "cpu") == unavailable(provider, axes("resized"), "cpu") == ""
+    assert unavailable(provider, axes("calibrated"), "cpu") == ""
     provider.features = {}
     assert "no checkpoint" in unavailable(provider, axes("checkpoint"), "cpu")
     assert "no delayed_scales" in unavailable(provider, axes("resized"), "cpu")
+    assert "no calibrating_autocast" in unavailable(provider, axes("calibrated"), "cpu")
     assert unavailable(provider, axes("inside"), "cpu") == ""
+
+
+def program(variant: str) -> Program:
+    return build(CaseContext(ReferenceProvider(), axes(variant), None, torch.device("cpu"), torch.bfloat16))
+
+
+def test_a_calibrating_step_has_no_products_and_every_fifth_is_one() -> None:
+    expects = program("calibrated").expects
+    assert [len(expects.step(index).products) for index in range(7)] == [0, 6, 6, 6, 6, 0, 6]
+    assert [len(program("shared").expects.step(index).fprop) for index in range(2)] == [3, 3]
+
+
+def test_a_calibrating_step_moves_the_scales_of_input_and_weight_alone() -> None:
+    of = program("calibrated")
+    inputs = of.make_inputs(torch.Generator().manual_seed(0))
+    of.run(Step(0, of.forward, of.recipes(), inputs)).sum().backward()
+    for layer in of.model.children():
+        scales = {role: scale for role, (scale, _) in delayed_scales(layer).items()}
+        assert scales["input"] == pytest.approx(448 / inputs[0].abs().max().item())
+        assert scales["weight"] == pytest.approx(448 / layer.get_parameter("weight").abs().max().item())
+        assert scales["grad_output"] == 1.0
+
+
+def test_a_shared_layer_meets_the_larger_values_first_in_both_directions() -> None:
+    of = program("shared")
+    provider = ReferenceProvider()
+    (x,) = of.make_inputs(torch.Generator().manual_seed(0))
+    with provider.tap() as records:
+        y = of.run(Step(0, of.forward, of.recipes(), (x,)))
+        y.backward(torch.ones_like(y))
+    first = [record for record in records if record.weight_ptr == records[0].weight_ptr]
+    for product in ("fprop", "dgrad"):
+        one, other = (record.a.source.abs().max().item() for record in first if record.product == product)
+        assert one == 4 * other > 0

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from cases.exception import BAD, GOOD, ROWS, Table, _ReadInBackward, _state, build, unavailable
+from cases.interrupting import Stop, pass_unless, stopped
+from harness.probing import NotAsDocumented
 from harness.program import CaseContext, Expects
 from harness.providers.reference import ReferenceProvider
 from harness.types import Axes, Spec
@@ -54,6 +56,30 @@ def test_reading_in_backward_leaves_the_gradient_alone_or_raises() -> None:
         else:
             y.backward(torch.full_like(y, 3.0))
             assert torch.equal(x.grad, torch.full_like(x, 3.0))  # type: ignore[arg-type]
+
+
+def test_an_interrupt_runs_what_comes_before_it_and_is_no_exception() -> None:
+    a, b = A.label, B.label
+    interrupted = expects("interrupted").step(3)
+    assert (interrupted.fprop, interrupted.of("dgrad")) == ((a, a, b, a), (a, b, a))
+    assert not issubclass(Stop, Exception)
+
+
+def test_the_interrupting_operator_passes_or_stops() -> None:
+    x = torch.arange(4.0, requires_grad=True)
+    y = pass_unless(x, torch.tensor([False]))
+    y.backward(torch.full_like(y, 3.0))
+    assert torch.equal(y, x)
+    assert torch.equal(x.grad, torch.full_like(x, 3.0))  # type: ignore[arg-type]
+    with stopped("a region"):
+        pass_unless(x, torch.tensor([True]))
+
+
+def test_an_interrupt_that_does_not_come_or_comes_as_another_is_told() -> None:
+    with pytest.raises(NotAsDocumented, match="nothing was raised"), stopped("a region"):
+        pass
+    with pytest.raises(KeyError), stopped("a region"):
+        raise KeyError
 
 
 def test_the_oracle_has_no_state_and_the_provider_has() -> None:

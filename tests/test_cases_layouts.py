@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cases.layouts import build, inputs_of
+from cases.layouts import build, inputs_of, store_transposed
 from harness.faults.storage_order import without_offset, without_strides
 from harness.fp8 import ops
 from harness.observe.run import Batches
@@ -40,6 +40,26 @@ def test_operators_are_given_what_is_not_contiguous(monkeypatch: pytest.MonkeyPa
     output.backward(torch.ones_like(output))
     assert given >= {("input", (1, 128), False), ("input", (512, 1), True), ("input", (0, 1), False)}
     assert given >= {("grad_output", (1, 128), True), ("grad_output", (0, 1), False)}
+    assert {strides for role, strides, _ in given if role == "weight"} == {(128, 1), (256, 1), (1, 128)}
+
+
+def test_one_layer_has_four_dimensions_and_one_weight_lies_transposed() -> None:
+    program = build(CONTEXT)
+    seen: list[int] = []
+    for layer in program.model.children():
+        layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].dim()))
+    program.forward(program.recipes(), *program.make_inputs(torch.Generator().manual_seed(0)))
+    assert seen == [2, 3, 2, 4]
+    contiguous = [layer.get_parameter("weight").is_contiguous() for layer in program.model.children()]
+    assert contiguous == [True, True, False, True]
+
+
+def test_a_weight_stored_transposed_keeps_its_values() -> None:
+    layer = torch.nn.Linear(4, 6)
+    before = layer.weight.detach().clone()
+    store_transposed(layer)
+    assert torch.equal(layer.weight, before)
+    assert (layer.weight.stride(), layer.weight.requires_grad) == ((1, 6), True)
 
 
 @pytest.mark.parametrize("operand", [X, X[:2], X.reshape(2, 12)])

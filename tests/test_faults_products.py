@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.faults.products import Given, Multiply, kernel_fault, product_fault, replaced
+from harness.faults.products import Given, Multiply, kernel_fault, product_fault, replaced, result_fault
 from harness.fp8 import ops, tap
 from harness.fp8.key import RecipeKey
 from harness.fp8.recipe import RECIPE_CLASSES, make_recipe
@@ -49,6 +49,15 @@ def test_a_kernel_multiplies_something_else_than_the_tap_reports() -> None:
     assert torch.equal(output, good / 2)
     assert torch.equal(product.output, output)
     assert torch.equal(product.a.scale, wanted.a.scale)
+
+
+def test_what_a_kernel_stores_is_what_tap_and_program_get() -> None:
+    good, _ = run(product_fault(unchanged))
+    emit = tap.emit
+    output, (product,) = run(result_fault(lambda given, result: result * 2))
+    assert torch.equal(output, good * 2)
+    assert torch.equal(product.output, output)
+    assert tap.emit is emit
 
 
 def test_a_replaced_result_is_what_tap_and_program_get() -> None:

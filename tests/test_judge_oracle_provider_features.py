@@ -129,3 +129,30 @@ def test_each_pass_over_a_graph_has_the_gradient_scale_of_the_passes_before_it()
             torch.autograd.grad(y, layer.weight, torch.ones_like(y), retain_graph=True)
         scales.append(provider.run.sites[0].encode_scales["grad_output"])
     assert scales == [1.0, 57344.0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "grad", "moves"), [(DELAYED, True, True), (DELAYED, False, False), (CURRENT, True, False)]
+)
+def test_a_calibrating_region_computes_without_fp8_and_its_amaxes_are_the_next_scales(
+    spec: Spec, grad: bool, moves: bool
+) -> None:
+    provider, layer = made()
+    x = batch()
+
+    def calibrate() -> None:
+        with torch.set_grad_enabled(grad), provider.features["calibrating_autocast"](recipe=provider.recipe(spec)):
+            y = layer(x)
+        assert torch.equal(y, layer(x))
+        assert provider.trace == ()
+
+    wanted = float(torch.tensor(448.0) / x.detach().abs().max().float()) if moves else 1.0
+    assert delayed_scale(provider, layer, calibrate) == wanted
+
+
+def test_an_enabled_region_inside_a_calibrating_one_computes_in_fp8() -> None:
+    provider, layer = made()
+    with provider.features["calibrating_autocast"](recipe=provider.recipe(DELAYED)):
+        inside = plain(provider, layer, batch())
+    assert torch.equal(inside, plain(provider, layer, batch()))
+    assert len(provider.trace) == 2

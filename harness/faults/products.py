@@ -98,6 +98,24 @@ def kernel_fault(change: Callable[[Given], Given]) -> Callable[[Provider], Any]:
     return product_fault(lambda given, multiply: _reported(lambda: multiply(change(given)), a=given.a, b=given.b))
 
 
+def result_fault(change: Callable[[Given, torch.Tensor], torch.Tensor]) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault in what a kernel stores: ``change(given, result)``, for the caller and the tap alike."""
+
+    def changed(given: Given, multiply: Multiply) -> Any:
+        from harness.fp8 import tap
+
+        emit = tap.emit
+
+        def emitting(product: Any) -> None:
+            emit(dataclasses.replace(product, output=change(given, product.output)))
+
+        with patched(tap, "emit", emitting):
+            output = multiply(given)
+        return change(given, output)
+
+    return product_fault(changed)
+
+
 def replaced(given: Given, multiply: Multiply, output: torch.Tensor) -> torch.Tensor:
     """``output``, after the product's kernel ran for nothing: the profiler sees that kernel, the tap ``output``."""
     _reported(lambda: multiply(given), output=output)

@@ -83,7 +83,7 @@ def _linear(
     if x.shape[0] == 0:
         return x.new_zeros(0, weight.shape[0])
     a = quantize(in_order(x, INPUT), INPUT, recipe, x_scale)
-    b = quantize(weight.contiguous(), WEIGHT, recipe, weight_scale)
+    b = quantize(in_order(weight, WEIGHT), WEIGHT, recipe, weight_scale)
     return multiply("fprop", recipe, a, b, x.dtype, weight)
 
 
@@ -99,7 +99,7 @@ def _dgrad(
     if grad.shape[0] == 0:
         return grad.new_zeros(0, weight.shape[1])
     a = quantize(in_order(grad, GRAD_OUTPUT), GRAD_OUTPUT, recipe, grad_scale)
-    b = quantize(weight.t().contiguous(), WEIGHT, recipe, weight_scale)
+    b = quantize(in_order(weight, WEIGHT).t().contiguous(), WEIGHT, recipe, weight_scale)
     return multiply("dgrad", recipe, a, b, grad.dtype, weight)
 
 

@@ -39,12 +39,14 @@ OperandNoise = Mapping[tuple[int, str], torch.Tensor]  # (site, "input" or "grad
 @dataclass(frozen=True)
 class Call:
     """A linear call as the program makes it. ``recipe`` is None where no FP8 region is open; ``trains``: gradients are
-    wanted, so that delayed scaling records amaxes."""
+    wanted, so that delayed scaling records amaxes; ``calibrates``: the recipe that a call in high precision records its
+    operands' amaxes for."""
 
     layer: int
     name: str
     recipe: Spec | None
     trains: bool = True
+    calibrates: Spec | None = None
 
 
 class Engine(Protocol):
@@ -100,6 +102,7 @@ class RunEngine:
         if recipe is None:
             site.operands["input"] = _plain("input", own)
             y = own @ w.t()
+            self._calibrate(call, own, w)
         else:
             run = self._product(site, recipe, FPROP, ("input", own), ("weight", w))
             y = round_to(run.quantised, self.precision)
@@ -109,6 +112,14 @@ class RunEngine:
         y = round_to(y, self.precision)
         site.y, site.stored[FPROP] = y.clone(), y - linear  # the program may go on with y in place
         return y, site.index
+
+    def _calibrate(self, call: Call, x: torch.Tensor, w: torch.Tensor) -> None:
+        """Amaxes of a call in high precision, for the scales of later ones. The gradient's is none of the forward's."""
+        recipe = call.calibrates
+        if recipe is None or recipe.name != "delayed_scaling" or not call.trains:
+            return
+        for role, tensor in (("input", x), ("weight", w)):
+            self.memories.use(call.layer, role, recipe, float(tensor.abs().amax().item()))
 
     def recompute(self, call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> Forwarded:
         """A forward that runs again during backward is the forward it repeats, recipe and codes included, whatever

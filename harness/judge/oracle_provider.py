@@ -41,6 +41,7 @@ class OracleRecipe:
 class _Region:
     recipe: Spec | None  # None: FP8 is off inside
     capturing: bool = False
+    calibrates: Spec | None = None
 
 
 class OracleLinear(torch.nn.Module):
@@ -164,6 +165,7 @@ class OracleProvider:
             "torch_checkpoint": _without_checkpoint,
             "cached_linear": self._cached_linear,
             "prepare_weight_cache": _nothing,
+            "calibrating_autocast": self._calibrating_autocast,
             "capturing_autocast": self._capturing_autocast,
             "skip_weight_update": self._skip_weight_update,
             "first_module": self._claim_first,
@@ -211,6 +213,13 @@ class OracleProvider:
             self._first_is_free = self._first_is_free and bool(self._regions)
             if not self._regions and not self._in_backward:
                 self.run.memories.update("input", "weight")
+
+    @contextmanager
+    def _calibrating_autocast(self, *, recipe: OracleRecipe) -> Iterator[None]:
+        """A region in high precision that records amaxes of inputs and weights for ``recipe``, if that has a use."""
+        with self._autocast(enabled=False):
+            self._regions[-1] = replace(self._regions[-1], calibrates=recipe.spec)
+            yield
 
     @contextmanager
     def _capturing_autocast(self, *, enabled: bool = True, recipe: OracleRecipe | None = None) -> Iterator[None]:
@@ -289,8 +298,9 @@ class OracleProvider:
         self, layer: int, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, trains: bool = True
     ) -> tuple[torch.Tensor, int]:
         """A linear call of the program: result and site index."""
-        recipe = self._regions[-1].recipe if self._regions else None
-        call = Call(layer, self._names.get(layer, f"linear{layer}"), recipe, trains)
+        region = self._regions[-1] if self._regions else _Region(None)
+        name = self._names.get(layer, f"linear{layer}")
+        call = Call(layer, name, region.recipe, trains, region.calibrates)
         if self._in_backward:
             return self.engine.recompute(call, x, w, bias)
         return self.engine.fprop(call, x, w, bias)

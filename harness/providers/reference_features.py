@@ -71,6 +71,7 @@ FEATURES: Mapping[str, Callable[..., Any]] = {
     "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
     "decorating_autocast": fp8.autocast,
     "answers_follow_arch": support.pretend,
+    "calibrating_autocast": functools.partial(fp8.autocast, enabled=False, calibrating=True),
     "capturing_autocast": functools.partial(fp8.autocast, _graph=True),
     "skip_weight_update": fp8.FP8GlobalStateManager.set_skip_fp8_weight_update_tensor,
     "recipe_keys": recipe_keys,
