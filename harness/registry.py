@@ -11,6 +11,18 @@ class LoadError(Exception):
     """A registered module could not be imported; the message names its file, line and error."""
 
 
+def last_site(error: BaseException, prefer: str = "") -> str:
+    """file:line where ``error`` arose: the last frame of the file ``prefer`` where there is one, else the last one that
+    is not the import machinery's; of a SyntaxError the line that it is about. Empty where nothing is known."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    machinery = (__file__, importlib.__file__)
+    frames = traceback.extract_tb(error.__traceback__)
+    sites = [one for one in frames if one.filename not in machinery and not one.filename.startswith("<frozen")]
+    last = next((one for one in reversed(sites) if one.filename == prefer), sites[-1] if sites else None)
+    return f"{last.filename}:{last.lineno}" if last else ""
+
+
 def load(path: str) -> Any:
     """Return the attribute named by ``package.module:attribute``.
 
@@ -20,11 +32,12 @@ def load(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's file may raise anything at import
-        frames = traceback.extract_tb(error.__traceback__)
-        last = frames[-1] if frames else None
-        site = f"{last.filename}:{last.lineno}: " if last else ""
-        raise LoadError(f"{site}importing {module_name} raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's file may raise anything at import
+        site = last_site(error)
+        text = error.msg if isinstance(error, SyntaxError) else str(error)  # its str() has the place once more
+        raise LoadError(
+            f"{site}{': ' if site else ''}importing {module_name} raised {type(error).__name__}: {text}"
+        ) from error
     try:
         return getattr(module, attribute)
     except AttributeError as error:

@@ -14,16 +14,36 @@ from harness.cli import selftest
 from harness.cli.main import main
 from tests.support.running import RUNNER
 
-# One fault that is caught, one that does nothing, and one that another check sees than it says.
+# Faults that leave their patch and that raise; after them one that does nothing, one that another check sees than it
+# says.
 OWN = """\
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 from harness.faults.fault import Fault
+from harness.fp8 import ops
 from harness.faults.leaky_exit import FAULT as LEAKY
 
 USUAL = {"nesting": "flat", "backend": "eager"}
 NOTHING = Fault("nothing", "nothing at all", "state.unchanged", nullcontext, where=USUAL)
 LIAR = Fault("liar", "what leaky_exit does", "numerics.scales", LEAKY.apply, where=USUAL)
+
+
+@contextmanager
+def leave(provider):
+    multiply = ops.multiply
+    ops.multiply = lambda product, *rest: multiply(product, *rest) * (2 if product == "dgrad" else 1)
+    yield provider
+
+
+@contextmanager
+def fail(provider):
+    raise ValueError("no such seam")
+    yield provider
+
+
+LEAVING = Fault("leaving", "the input gradient is doubled, for good", "numerics.program", leave, where=USUAL)
+AFTER = Fault("after", "nothing at all", "numerics.program", nullcontext, where=USUAL)
+RAISING = Fault("raising", "nothing", "numerics.program", fail, where=USUAL)
 """
 
 
@@ -50,6 +70,24 @@ def test_caught_missed_and_seen_by_another_check_only(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+def test_a_fault_that_leaves_its_patch_is_named_and_nothing_else_is_judged_by_it(tmp_path: Path) -> None:
+    (tmp_path / "own_faults.py").write_text(OWN)
+    (tmp_path / "own.yaml").write_text(
+        "schema_version: 1\nfaults: [own_faults:LEAVING, own_faults:AFTER, own_faults:RAISING]\n"
+    )
+    done = ran(tmp_path, "--matrix", "own.yaml", "-n", "0")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert ends(tmp_path) == {
+        "own_faults:LEAVING": "unmended",
+        "own_faults:AFTER": "missed",
+        "own_faults:RAISING": "raised",
+    }
+    said = " ".join(done.stdout.split())
+    assert "not mended when its apply was left: harness.fp8.ops.multiply" in said
+    line = OWN.split("\n").index('    raise ValueError("no such seam")') + 1
+    assert f"own_faults.py:{line}" in said
+
+
 def test_one_fault_alone_is_caught(tmp_path: Path) -> None:
     done = ran(tmp_path, "--fault", "leaky_exit", "-n", "1", "-q")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,6 +107,8 @@ def test_faults_of_the_front_alone_need_no_cell(tmp_path: Path) -> None:
         (["--fault", "no_such_module_x:FAULT"], "importing no_such_module_x raised ModuleNotFoundError"),
         (["--fault", "harness.registry:load"], "is no fault but function"),
         *((["--fault", name], f"--fault {name}: no such fault") for name in (":", "a:b:c", "../x:F")),
+        (["--fault", "leaky_exti", "--fault", "scale_douled"], "--fault scale_douled: no such fault"),
+        (["--matrix", "ci.yaml"], "makes this a run matrix: runner.py --matrix FILE"),
         (["--matrix", "selftset.yaml"], "did you mean"),
         (["--timeout", "soon"], "expected a number of seconds above 0"),
     ],
@@ -92,7 +132,18 @@ def test_faults_that_this_machine_cannot_show_are_not_run(
     assert "needs a CUDA device" in capsys.readouterr().err
 
 
+def test_no_skips_demands_every_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "visible_gpus", lambda env: ())
+    monkeypatch.chdir(tmp_path)
+    words = ["selftest", "--fault", "dead_skip_tensor", "--no-skips", "-n", "0", "--report-dir", "out"]
+    assert main(words) == 1
+    assert "exit code 1: 1 of 1 skipped, and --no-skips demands every one" in capsys.readouterr().out
+    assert ends(tmp_path) == {"dead_skip_tensor": "skipped"}
+
+
 def test_plan_shows_and_runs_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "_run", lambda *arguments: pytest.fail("was run"))
+    monkeypatch.setattr(selftest, "_run_and_tell", lambda *arguments: pytest.fail("was run"))
     assert main(["selftest", "--plan"]) == 0
     assert "leaky_exit: state.unchanged" in capsys.readouterr().out

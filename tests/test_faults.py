@@ -10,7 +10,8 @@ import torch
 
 from harness.faults import FAULTS
 from harness.faults.cell import cells_of
-from harness.faults.fault import Fault, absent
+from harness.faults.fault import Fault, lacking
+from harness.faults.leftovers import Snapshot
 from harness.faults.patching import patched
 from harness.providers.load import loaded_provider
 from harness.registry import load
@@ -82,19 +83,10 @@ def test_fault_names_itself_and_mends_what_it_broke(name: str) -> None:
     assert fault.name == name
     assert fault.breaks
     with loaded_provider(Spec("reference")) as clean:
-        before = _patch_targets()
+        before = Snapshot()
         with fault.apply(clean.provider):
             pass
-        assert _patch_targets() == before
-
-
-def _patch_targets() -> dict[str, object]:
-    from harness import torch_compat
-    from harness.fp8 import ToyLinear, delayed, formats, ops, support, weight_cache
-    from harness.fp8.state import FP8GlobalStateManager
-
-    owners = (ToyLinear, FP8GlobalStateManager, ops, delayed, formats, support, weight_cache, torch_compat)
-    return {f"{owner}.{name}": value for owner in owners for name, value in vars(owner).items()}
+        assert before.left() == ()
 
 
 class _Owner:
@@ -135,12 +127,12 @@ def test_what_a_fault_needs_is_known() -> None:
 
 
 def test_what_a_machine_lacks_is_told() -> None:
-    assert absent("cuda", has_gpu=False) == "needs a CUDA device"
-    assert absent("cuda", has_gpu=True) == absent("", has_gpu=False) == absent("torch>=2.0", has_gpu=False) == ""
-    assert absent("torch>=99.1", has_gpu=True) == "needs torch 99.1"
+    assert lacking("cuda", has_gpu=False) == "needs a CUDA device"
+    assert lacking("cuda", has_gpu=True) == lacking("", has_gpu=False) == lacking("torch>=2.0", has_gpu=False) == ""
+    assert lacking("torch>=99.1", has_gpu=True) == "needs torch 99.1"
     for nothing in ("cuda>=12", "torch", "triton"):
         with pytest.raises(ValueError, match="can't need"):
-            absent(nothing, has_gpu=True)
+            lacking(nothing, has_gpu=True)
 
 
 # Those that break refusals show wherever a recipe is refused.

@@ -63,6 +63,18 @@ def test_greens_are_counted_now_and_then_with_the_time_left() -> None:
     assert len(lines) == 7
 
 
+def test_results_may_be_called_something_else() -> None:
+    results = [passed(ci_axes()[10]), red(passed(ci_axes()[11]), BYTES), passed(ci_axes()[12])]
+    stream = io.StringIO()
+    words = {Verdict.PASS: "caught", Verdict.FAIL: "not caught"}
+    with Progress(Console(file=stream, width=80), 3, word_of=lambda result: words[result.verdict]) as progress:
+        for result in results:
+            progress.finished(result)
+    text = joined(stream.getvalue())
+    assert "[2/3] F not caught " in text
+    assert "[3/3] 2 caught, 1 not caught; took" in text
+
+
 def test_verbose_names_every_cell_and_quiet_only_reds() -> None:
     results = mixed_results()
     assert plain(results, verbosity=1).count("] ") == 70

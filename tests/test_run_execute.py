@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from harness.faults.fault import RAISED, UNMENDED, FaultError
 from harness.run import execute
-from harness.types import RETIRE_WORKER, Cell, CellResult, Expectation, Verdict, Waiver
+from harness.types import RETIRE_WORKER, Cell, CellResult, Expectation, Spec, Verdict, Waiver
 from tests.support.cells import cell, result
 
 ASSERT = "CUDA error: device-side assert triggered"
@@ -108,3 +109,29 @@ def test_a_cell_that_switches_compilation_off_takes_its_process_along(monkeypatc
     assert executed(monkeypatch, result(cell(0), Verdict.FAIL)).notes == (RETIRE_WORKER,)
     met = executed(monkeypatch, RuntimeError("compilation is switched off"))  # by the environment: no process is better
     assert (met.verdict, met.notes) == (Verdict.ERROR, ())
+
+
+@pytest.mark.parametrize("check", [RAISED, UNMENDED])
+def test_a_fault_that_failed_is_told_and_its_process_goes(monkeypatch: pytest.MonkeyPatch, check: str) -> None:
+    found = executed(monkeypatch, FaultError(check, "f", "not mended: ops.multiply", "my_faults.py:3"))
+    (finding,) = found.findings
+    assert (found.verdict, finding.check, finding.site) == (Verdict.ERROR, check, "my_faults.py:3")
+    assert finding.got == "fault f: not mended: ops.multiply"
+    assert found.notes == (RETIRE_WORKER,)
+
+
+@pytest.mark.parametrize(
+    ("provider", "notes"),
+    [
+        ("reference", ()),
+        ("reference+leaky_exit", ()),
+        ("reference+my_faults:F", (RETIRE_WORKER,)),
+        ("reference+leaky_exit+my_faults:F", (RETIRE_WORKER,)),
+    ],
+)
+def test_a_process_in_which_a_fault_of_the_users_own_ran_goes(
+    monkeypatch: pytest.MonkeyPatch, provider: str, notes: tuple[str, ...]
+) -> None:
+    one = cell(0)
+    seeded = dataclasses.replace(one, axes=dataclasses.replace(one.axes, provider=Spec(provider)))
+    assert executed(monkeypatch, result(seeded), of=seeded).notes == notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from harness.faults import FRONT_FAULTS
 from harness.faults.front import FrontFault
 from harness.registry import load
-from harness.selftest.front import Shown, is_caught, is_clean, main, said_in, shown, twin_key
+from harness.selftest.front import Shown, Stopped, is_caught, is_clean, main, said_in, shown, twin_key
 
 ALL: dict[str, FrontFault] = {name: load(path) for name, path in FRONT_FAULTS.items()}
 # Honest runs differ by nothing but their matrix.
@@ -46,6 +47,27 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     clean = shown(fault, tmp_path / "clean", broken=False, timeout=60)
     assert (clean.exit_code, is_clean(fault, clean), is_caught(fault, clean)) == (1, True, False)
     assert 0 < clean.seconds < 60
+
+
+def test_once_stopped_no_child_is_started_and_one_that_runs_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        shown(ALL["exit_zero"], tmp_path / "never", broken=True, timeout=60, stopped=lambda: True)
+    assert list((tmp_path / "never").iterdir()) == []
+    asked: list[int] = []
+
+    def later() -> bool:
+        asked.append(len(asked))
+        return len(asked) > 1
+
+    with pytest.raises(Stopped):
+        shown(ALL["exit_zero"], tmp_path / "ended", broken=True, timeout=60, stopped=later)
+    assert len(asked) == 2
+    assert not (tmp_path / "ended" / "report").exists()
+
+
+def test_a_child_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        shown(ALL["exit_zero"], tmp_path, broken=True, timeout=0.01)
 
 
 @pytest.mark.parametrize("name", ALL)

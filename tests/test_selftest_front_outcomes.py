@@ -11,7 +11,7 @@ import pytest
 
 from harness.faults.front import FrontFault
 from harness.selftest import front_outcomes as module
-from harness.selftest.front import Shown
+from harness.selftest.front import Shown, Stopped
 from harness.selftest.front_outcomes import front_outcomes
 from harness.selftest.outcome import End
 
@@ -23,7 +23,7 @@ CLEAN = Shown(1, frozenset({"fake.check"}), "1 cell not as expected", 0.5)
 def ended(monkeypatch: pytest.MonkeyPatch, broken: Any, clean: Any, *faults: FrontFault) -> list[Any]:
     calls: list[tuple[str, bool]] = []
 
-    def shown(fault: FrontFault, directory: Path, *, broken: bool, timeout: float) -> Shown:
+    def shown(fault: FrontFault, directory: Path, *, broken: bool, timeout: float, stopped: Any) -> Shown:
         calls.append((fault.name, broken))
         answer = said[broken]
         if isinstance(answer, Exception):
@@ -41,11 +41,18 @@ def ended(monkeypatch: pytest.MonkeyPatch, broken: Any, clean: Any, *faults: Fro
     [
         (CAUGHT, CLEAN, End.CAUGHT, "audit.lost: gone"),
         (Shown(0, frozenset({"audit.lost"}), "all as expected", 1.0), CLEAN, End.MISSED, "exit code 0"),
-        (Shown(0, frozenset(), "all as expected", 1.0), CLEAN, End.MISSED, "audit.lost said nothing; exit code 0"),
+        (
+            Shown(0, frozenset(), "all as expected", 1.0),
+            CLEAN,
+            End.MISSED,
+            "audit.lost said nothing, nor did any other check; exit code 0",
+        ),
         (Shown(1, frozenset({"audit.files"}), "other", 1.0), CLEAN, End.OTHER, "audit.lost said nothing; exit code 1"),
         (CAUGHT, Shown(0, frozenset(), "all as expected", 1.0), End.UNPROVED, "without the fault: exit code 0"),
         (CAUGHT, Shown(1, frozenset({"audit.files"}), "x", 1.0), End.UNPROVED, "without the fault: exit code 1"),
         (subprocess.TimeoutExpired("x", 1.0), CLEAN, End.LOST, "still running after 1 s"),
+        (Stopped(), CLEAN, End.NOT_RUN, "interrupted"),
+        (CAUGHT, Stopped(), End.NOT_RUN, "without the fault: interrupted"),
         (CAUGHT, OSError("disk full"), End.LOST, "without the fault: disk full"),
     ],
 )

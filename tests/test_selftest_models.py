@@ -42,10 +42,11 @@ def test_the_one_in_configs_names_every_fault() -> None:
 
 
 def test_a_cross_entry_holds_axis_values_beside_the_fault(tmp_path: Path) -> None:
-    text = "faults: all\ncross:\n  - {fault: leaky_exit, nesting: [flat, deep], backend: eager, caught_by: state.x}\n"
-    (entry,) = read_selftest(write(tmp_path, text))[0].cross
-    assert axes_of(entry) == {"nesting": ["flat", "deep"], "backend": ["eager"]}
-    assert (entry.fault, entry.caught_by) == ("leaky_exit", "state.x")
+    entry = "{fault: leaky_exit, nesting: [flat, deep], backend: eager, caught_by: state.unchanged}"
+    text = f"faults: all\ncross:\n  - {entry}\n"
+    (read,) = read_selftest(write(tmp_path, text))[0].cross
+    assert axes_of(read) == {"nesting": ["flat", "deep"], "backend": ["eager"]}
+    assert (read.fault, read.caught_by) == ("leaky_exit", "state.unchanged")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,14 @@ def test_a_cross_entry_holds_axis_values_beside_the_fault(tmp_path: Path) -> Non
             "faults: all\ncross: [{fault: lost_cell, nesting: flat}]\n",
             ["3:17: lost_cell is a fault of the harness's front: it has no cell"],
         ),
+        (
+            "faults: all\ncross: [{fault: leaky_exit, caught_by: state.unchangd}]\n",
+            ["3:40: unknown check 'state.unchangd' (did you mean state.unchanged?)"],
+        ),
+        (
+            "matrix: {recipe: [mxfp8_block_scaling]}\n",
+            ["2:1: key 'matrix' makes this a run matrix: runner.py --matrix"],
+        ),
         ("faults: all\nmatrix: {recipe: [delayed_scaling]}\n", ["3:1: unknown key 'matrix'"]),
     ],
 )
@@ -83,7 +92,7 @@ def test_a_mistake_is_told_at_its_place(tmp_path: Path, text: str, errors: list[
 def test_a_key_given_twice_and_an_empty_file(tmp_path: Path) -> None:
     assert told(tmp_path, "faults: all\nfaults: all\n") == ["3:1: duplicate key 'faults', first given at line 2"]
     (tmp_path / "empty.yaml").write_text("")
-    with pytest.raises(MatrixErrors, match="is empty"):
+    with pytest.raises(MatrixErrors, match="is empty: a selftest file starts with schema_version: 1 and faults: all"):
         read_selftest(tmp_path / "empty.yaml")
 
 

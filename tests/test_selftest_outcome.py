@@ -38,11 +38,16 @@ def test_a_pass_is_missed() -> None:
 
 
 def test_a_finding_in_a_cell_that_is_not_red_is_missed() -> None:
-    assert outcome(result(FAULTY, Verdict.XFAIL, findings=(NAMED,))).end is End.MISSED
+    seen = outcome(result(FAULTY, Verdict.XFAIL, findings=(NAMED,)))
+    assert (seen.end, seen.reason) == (End.MISSED, "state.unchanged found something, but nothing is red; xfail")
 
 
 def test_a_skip_of_the_faulty_cell_alone_is_missed() -> None:
-    assert outcome(result(FAULTY, Verdict.SKIP, reason="no kernel")).end is End.MISSED
+    seen = outcome(result(FAULTY, Verdict.SKIP, reason="no kernel"))
+    assert (seen.end, seen.reason) == (
+        End.MISSED,
+        "the cell with the fault alone was skipped, it showed nothing: no kernel",
+    )
 
 
 def test_red_by_another_check_alone_is_not_caught() -> None:
@@ -59,8 +64,29 @@ def test_without_a_green_twin_nothing_is_proved(verdict: Verdict) -> None:
     assert "without the fault" in seen.reason
 
 
-def test_a_twin_that_is_skipped_skips_the_fault() -> None:
-    assert outcome(red(NAMED), result(TWIN, Verdict.SKIP, reason="not installed")).end is End.SKIPPED
+def test_only_both_cells_skipped_skip_the_fault() -> None:
+    skipped = result(TWIN, Verdict.SKIP, reason="not installed")
+    assert outcome(result(FAULTY, Verdict.SKIP, reason="not installed"), skipped).end is End.SKIPPED
+    for faulty in (red(NAMED), result(FAULTY)):
+        seen = outcome(faulty, skipped)
+        assert (seen.end, seen.reason) == (End.UNPROVED, "without the fault: skip: not installed")
+
+
+@pytest.mark.parametrize(("check", "end"), [("fault.unmended", End.UNMENDED), ("fault.raised", End.RAISED)])
+def test_a_fault_that_failed_itself_is_neither_caught_nor_missed(check: str, end: End) -> None:
+    failed = Finding(check, "a fault that mends", "fault f: leaves ops.multiply")
+    for twin in (result(TWIN), result(TWIN, Verdict.FAIL)):
+        seen = outcome(red(failed, NAMED, verdict=Verdict.ERROR), twin)
+        assert (seen.end, seen.reason, seen.end.is_red) == (end, "leaves ops.multiply", True)
+
+
+@pytest.mark.parametrize("check", ["run.not_run", "run.interrupted"])
+def test_what_did_not_run_is_named_so(check: str) -> None:
+    never = (Finding(check, "a result", "not run: interrupted"),)
+    faulty = result(FAULTY, Verdict.ERROR, findings=never)
+    twin = result(TWIN, Verdict.ERROR, findings=never)
+    for seen in (outcome(faulty), outcome(red(NAMED), twin), outcome(faulty, twin)):
+        assert (seen.end, seen.reason, seen.end.is_red) == (End.NOT_RUN, "not run: interrupted", True)
 
 
 def test_a_result_that_is_not_there_is_red() -> None:
@@ -90,6 +116,12 @@ def test_exit_codes() -> None:
     assert exit_code_of(ends(End.CAUGHT, End.SKIPPED))[0] == 0
     for end in End:
         assert exit_code_of(ends(End.CAUGHT, end))[0] == (1 if end.is_red else 0)
+    assert exit_code_of(ends(End.CAUGHT, End.SKIPPED), no_skips=True) == (
+        1,
+        "1 of 2 skipped, and --no-skips demands every one",
+    )
+    assert exit_code_of(ends(End.CAUGHT), no_skips=True)[0] == 0
+    assert exit_code_of(ends(End.SKIPPED), no_skips=True)[0] == 1
     assert exit_code_of(ends(End.SKIPPED))[0] == 5
     assert exit_code_of([])[0] == 5
     assert exit_code_of(ends(End.CAUGHT), interrupted=True)[0] == 2
@@ -97,11 +129,19 @@ def test_exit_codes() -> None:
     assert exit_code_of(ends(End.CAUGHT), interrupted=True, internal=True)[0] == 3
 
 
-def test_progress_shows_a_caught_fault_as_wanted_and_a_missed_one_as_red() -> None:
-    by_cell = {FAULTY.id: SEEDED}
-    assert as_expected(red(NAMED), by_cell).verdict is Verdict.PASS
-    missed = as_expected(result(FAULTY), by_cell)
+def test_progress_shows_a_caught_fault_as_wanted_a_missed_one_as_red_and_a_skip_as_a_skip() -> None:
+    assert as_expected(red(NAMED), [SEEDED]).verdict is Verdict.PASS
+    missed = as_expected(result(FAULTY), [SEEDED])
     assert missed.verdict is Verdict.FAIL
     assert missed.reason.startswith("f: state.unchanged said nothing")
     twin = result(TWIN, Verdict.FAIL)
-    assert as_expected(twin, by_cell) is twin
+    assert as_expected(twin, [SEEDED]) is twin
+    skipped = result(FAULTY, Verdict.SKIP, reason="not installed")
+    assert as_expected(skipped, [SEEDED]) is skipped
+
+
+def test_progress_wants_every_check_that_is_named_for_a_cell() -> None:
+    both = [SEEDED, dataclasses.replace(SEEDED, caught_by="numerics.scales")]
+    assert as_expected(red(NAMED, OTHER), both).verdict is Verdict.PASS
+    half = as_expected(red(NAMED), both)
+    assert half.reason.startswith("f: numerics.scales said nothing")

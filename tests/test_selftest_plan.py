@@ -9,7 +9,6 @@ import pytest
 
 from harness.faults import FAULTS, FRONT_FAULTS
 from harness.plan.errors import MatrixErrors
-from harness.registry import LoadError
 from harness.selftest.plan import Selftest, plan_selftest
 
 OWN = """
@@ -62,11 +61,11 @@ def test_cross_may_name_another_check_and_recipes_with_fields(tmp_path: Path) ->
     text = (
         "faults: [scale_doubled]\ncross:\n"
         f"  - {{fault: scale_doubled, case: delayed_scaling, variant: inside, recipe: {recipe}, "
-        "caught_by: numerics.x}\n"
+        "caught_by: numerics.program}\n"
         "  - {fault: scale_doubled, provider: {name: reference, emulate: false}, shape: [[128, 128, 128]]}\n"
     )
     first, crossed, other = plan(tmp_path, text).seeded
-    assert (first.caught_by, crossed.caught_by) == ("numerics.scales", "numerics.x")
+    assert (first.caught_by, crossed.caught_by) == ("numerics.scales", "numerics.program")
     assert crossed.cell.axes.recipe.label == "delayed_scaling(amax_history_len=4)"
     assert other.cell.axes.provider.label == "reference+scale_doubled(emulate=false)"
     assert other.cell.axes.shape == (128, 128, 128)
@@ -99,14 +98,90 @@ def test_a_fault_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (one.cell.axes.nesting, one.twin.axes.provider.label) == ("flat", "reference")
 
 
-def test_what_is_wrong_with_a_fault_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    several = own(tmp_path, monkeypatch, "own_fault_b", '{"seed": [0, 1]}')
-    with pytest.raises(MatrixErrors, match="where names 2 cells, one is needed"):
-        plan(tmp_path, f"faults: [{several}]\n")
-    nowhere = own(tmp_path, monkeypatch, "own_fault_c", '{"nesting": "sideways"}')
-    with pytest.raises(MatrixErrors, match=r"its cell \(where\) can't be planned: unknown nesting"):
-        plan(tmp_path, f"faults: [{nowhere}]\n")
-    with pytest.raises(LoadError, match="has no attribute 'NONE'"):
-        plan(tmp_path, "faults: [own_fault_a:NONE]\n")
-    with pytest.raises(LoadError, match="is no fault but function"):
-        plan(tmp_path, "faults: [harness.registry:load]\n")
+def test_two_checks_wanted_of_one_cell_are_both_looked_at(tmp_path: Path) -> None:
+    text = (
+        "faults: [leaky_exit]\ncross:\n"
+        "  - {fault: leaky_exit, nesting: nested, caught_by: compile.graphs}\n"
+        "  - {fault: leaky_exit, nesting: nested}\n"
+    )
+    selftest = plan(tmp_path, text)
+    assert [one.caught_by for one in selftest.seeded] == ["state.unchanged", "compile.graphs"]
+    assert len({one.cell.id for one in selftest.seeded}) == 1
+    assert len(selftest.cells) == 2
+
+
+def test_a_cross_for_a_fault_that_is_not_among_faults_is_told(tmp_path: Path) -> None:
+    text = "faults: [scale_doubled]\ncross:\n  - {fault: leaky_exit, nesting: [flat]}\n"
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, text)
+    (error,) = caught.value.errors
+    assert (error.line, error.column, error.message) == (4, 13, "leaky_exit is not among faults")
+
+
+FIELDS = {
+    'needs="rocm"': "needs: a fault can't need 'rocm': cuda, or torch>=X.Y",
+    'needs="torch>=x.y"': "needs: a fault can't need 'torch>=x.y': cuda, or torch>=X.Y",
+    'needs="torch"': "needs: a fault can't need 'torch': cuda, or torch>=X.Y",
+    "needs=None, report=None": "",
+    'where="flat"': "where must be a mapping of axes to values, got 'flat'",
+    'where={"nesting": "sideways"}': "its cell (where) can't be planned: unknown nesting 'sideways'",
+    'where={"nestin": "flat"}': "its cell (where) can't be planned: unknown axis 'nestin' in include (did you mean",
+    'where={"seed": [0, 1]}': "where names 2 cells, one is needed: {'seed': [0, 1]}",
+    'where={"seed": object()}': "Object of type object is not JSON serializable",
+    'caught_by="numerics.scale"': "caught_by: unknown check 'numerics.scale' (did you mean numerics.scales?)",
+    'caught_by="run.timeut"': "caught_by: unknown check 'run.timeut' (did you mean run.timeout?)",
+    "apply=None": "apply must be a context manager of the provider, got None",
+    'caught_by="run.flaky"': "",
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_wrong_field_is_told_in_the_file_of_the_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    name = f"own_fault_{list(FIELDS).index(field)}x"
+    path = own(tmp_path, monkeypatch, name)
+    with (tmp_path / f"{name}.py").open("a") as file:
+        file.write(f"from dataclasses import replace\nWRONG = replace(FAULT, {field})\n")
+    text = f"faults: [{path.replace('FAULT', 'WRONG')}]\n"
+    if not FIELDS[field]:
+        assert len(plan(tmp_path, text).seeded) == 1
+        return
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, text)
+    (error,) = caught.value.errors
+    assert (Path(error.file).name, error.line) == (f"{name}.py", 6)
+    assert f"fault {name}:WRONG: {FIELDS[field]}" in str(error)
+
+
+def test_everything_that_cannot_be_imported_is_told_at_the_place_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = own(tmp_path, monkeypatch, "own_fault_good")
+    (tmp_path / "own_fault_broken.py").write_text("x = 1\nFAULT = (\n")
+    (tmp_path / "own_fault_raises.py").write_text("\nraise ValueError('not today')\n")
+    names = ["own_fault_broken:FAULT", "own_fault_raises:FAULT", "own_fault_none:FAULT", "harness.registry:load"]
+    lines = [good.replace("FAULT", "NONE"), good, *names]
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, "faults:\n" + "".join(f"  - {name}\n" for name in lines))
+    errors = {error.line: error for error in caught.value.errors}
+    assert list(errors) == [3, 5, 6, 7, 8]
+    assert {error.column for error in caught.value.errors} == {5}
+    told = [error.message for error in errors.values()]
+    assert told[0] == "own_fault_good has no attribute 'NONE'"
+    assert told[1].startswith(f"{tmp_path}/own_fault_broken.py:2: importing own_fault_broken raised SyntaxError: ")
+    assert told[2] == f"{tmp_path}/own_fault_raises.py:2: importing own_fault_raises raised ValueError: not today"
+    assert told[3] == "importing own_fault_none raised ModuleNotFoundError: No module named 'own_fault_none'"
+    assert "is no fault but function" in told[4]
+    # Asked for by option, the option is the place; what the file says beside it doesn't matter.
+    with pytest.raises(MatrixErrors) as asked:
+        plan(tmp_path, "faults: [leaky_exit]\n", (*names[:2], "leaky_exti", "scale_douled", "leaky_exit"))
+    said = sorted(str(error) for error in asked.value.errors)
+    assert [one.partition(": ")[0] for one in said] == [
+        "--fault leaky_exti",
+        "--fault own_fault_broken:FAULT",
+        "--fault own_fault_raises:FAULT",
+        "--fault scale_douled",
+    ]
+    assert said[0].endswith("no such fault (did you mean leaky_exit?)")
+    assert {one.fault for one in plan(tmp_path, f"faults: [{names[0]}]\n", ("leaky_exit",)).seeded} == {"leaky_exit"}

@@ -15,11 +15,8 @@ from harness.cli.option import Option, Settings, parse
 from harness.cli.output import console_for, verbosity_of
 from harness.cli.run import placed, refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
-from harness.faults import path_of
-from harness.faults.fault import absent as lacking
+from harness.faults.fault import lacking
 from harness.plan import PlanError
-from harness.plan.nearest import nearest
-from harness.registry import LoadError
 from harness.report.page import Page
 from harness.report.progress import is_ascii
 from harness.report.store import write_text_atomically
@@ -30,11 +27,10 @@ from harness.run.gpus import visible_gpus
 from harness.run.plan_file import RunPlan, write_plan
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
 from harness.selftest.front_outcomes import CELL
-from harness.selftest.models import registered
-from harness.selftest.outcome import exit_code_of, outcome_of
+from harness.selftest.outcome import Outcome, exit_code_of, outcome_of
 from harness.selftest.plan import Seeded, Selftest, plan_selftest
 from harness.selftest.render import FILE, as_json, plan_lines, put_end, put_outcomes
-from harness.selftest.run import carried_out
+from harness.selftest.run import run_selftest
 
 DEFAULT_FILE = "selftest.yaml"
 # One fault hangs, and is waited for this long; an ordinary cell takes seconds.
@@ -57,11 +53,13 @@ OPTIONS = (
         repeat=True,
     ),
     Option("timeout", ("--timeout",), "time limit of one cell", read_seconds, TIMEOUT, metavar="SECONDS", group=HOW),
+    Option("no_skips", ("--no-skips",), "exit code 1 if this machine can't show every fault", switch=True, group=HOW),
     *(option for option in RUN_OPTIONS if option.name in _SHARED),
 )
 DESCRIPTION = """\
-Runs every seeded fault in the cell where it must show, and the same cell without it. Prints for each: the fault, caught
-or missed, the check that must catch it, the time, the cell, the reason.
+Runs every seeded fault in the cell where it must show, and the same cell without it. Prints each that was not caught:
+the fault, the check that must catch it, the time, the cell, the reason, the command that runs it again. -v: a line for
+each of the others too; -q: no more than a line for each.
 """
 EPILOG = """\
 exit codes: 0 each fault that this machine can show is caught by the check it names, and each cell without its fault
@@ -79,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     settings = parse(OPTIONS, arguments, os.environ, prog="runner.py selftest", description=DESCRIPTION, epilog=EPILOG)
     refuse_environment(settings["allow_env"])
     selftest = _planned(settings)
-    absent = {one.cell.id: why for one in selftest.seeded if (why := _absent(one))}
-    chosen = dataclasses.replace(selftest, seeded=tuple(one for one in selftest.seeded if one.cell.id not in absent))
+    lacks = {one.cell.id: why for one in selftest.seeded if (why := _lacking(one))}
+    chosen = dataclasses.replace(selftest, seeded=tuple(one for one in selftest.seeded if one.cell.id not in lacks))
     console = console_for(settings["color"])
     if settings["plan"]:
         page = Page(console.width, ascii_only=is_ascii(console))
@@ -88,34 +86,29 @@ def main(arguments: Sequence[str]) -> int:
         plan_lines(page, [(one.name, one.caught_by, CELL) for one in selftest.front])
         _print(console, page)
         return 0
-    if not chosen.seeded and not chosen.front:
-        raise NothingToRun(f"no fault can be shown here: {', '.join(sorted(set(absent.values())))}")
-    return _run(selftest, chosen, absent, settings, arguments, console)
+    if not chosen.seeded and not chosen.front and not settings["no_skips"]:
+        raise NothingToRun(f"no fault can be shown here: {', '.join(sorted(set(lacks.values())))}")
+    return _run_and_tell(selftest, chosen, lacks, settings, arguments, console)
 
 
 def _planned(settings: Settings) -> Selftest:
-    known = registered()
-    wrong = [name for name in settings["faults"] if path_of(name) is None and name not in known]
-    if wrong:
-        near = nearest(wrong[0], known)
-        raise UsageError(f"--fault {wrong[0]}: no such fault" + (f" (did you mean {near}?)" if near else ""))
     # A fault of the user's own, as in workers: they are started with "python -m", which looks there too.
     sys.path.append(os.getcwd())
     try:
         return plan_selftest(settings["matrix"], settings["faults"])
-    except (PlanError, LoadError) as error:
+    except PlanError as error:
         raise UsageError(str(error)) from error
 
 
-def _absent(seeded: Seeded) -> str:
+def _lacking(seeded: Seeded) -> str:
     """Why this machine can't show the fault; empty where it can."""
     return lacking(seeded.needs, has_gpu=bool(visible_gpus(os.environ)))
 
 
-def _run(
+def _run_and_tell(
     selftest: Selftest,
     chosen: Selftest,
-    absent: Mapping[str, str],
+    lacks: Mapping[str, str],
     settings: Settings,
     arguments: Sequence[str],
     console: Console,
@@ -125,10 +118,15 @@ def _run(
     directory = _directory(plan, settings["report_dir"] or f"{run_dir.DEFAULT_ROOT}/selftest-{plan.run_id}")
     verbosity = verbosity_of(settings)
     try:
-        ran = carried_out(plan, directory, chosen, console, min(verbosity, 0))
-        outcomes = [outcome_of(one, ran.results, absent.get(one.cell.id, "")) for one in selftest.seeded]
+        ran = run_selftest(plan, directory, chosen, console, min(verbosity, 0))
+        outcomes = [outcome_of(one, ran.results, lacks.get(one.cell.id, "")) for one in selftest.seeded]
         outcomes += ran.front
-        code, meaning = exit_code_of(outcomes, interrupted=ran.interrupted, internal=bool(ran.problems))
+        code, meaning = exit_code_of(
+            outcomes,
+            interrupted=ran.interrupted,
+            internal=bool(ran.problems),
+            no_skips=settings["no_skips"],
+        )
         if ran.problems:
             meaning = f"{meaning}: {ran.problems[0]}"
         seconds = time.monotonic() - began
@@ -139,10 +137,16 @@ def _run(
         print(f"error: the selftest could not be written: {why}", file=sys.stderr)
         return INTERNAL_ERROR
     page = Page(console.width, ascii_only=is_ascii(console))
-    put_outcomes(page, outcomes, verbosity=verbosity)
+    put_outcomes(page, outcomes, verbosity=verbosity, again=lambda one: _again(one, settings))
     put_end(page, outcomes, seconds, code, meaning, str(ran.directory))
     _print(console, page)
     return code
+
+
+def _again(outcome: Outcome, settings: Settings) -> Sequence[str]:
+    """The command that runs one fault again, where a debugger sees it."""
+    words = ["python", "runner.py", "selftest", "--fault", outcome.fault, "-n", "0"]
+    return words if settings["matrix"] == DEFAULT_FILE else [*words, "--matrix", settings["matrix"]]
 
 
 def _run_plan(selftest: Selftest, settings: Settings, arguments: Sequence[str]) -> RunPlan:

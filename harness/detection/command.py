@@ -17,7 +17,7 @@ from harness.detection import journal
 from harness.detection.journal import Header, Journal
 from harness.detection.pool import isolated
 from harness.faults import FAULTS
-from harness.faults.fault import Fault, absent
+from harness.faults.fault import Fault, lacking
 from harness.judge.calibrate_records import NotARecord
 from harness.judge.calibrate_table import replace_section
 from harness.judge.verdict import CHECK_NAMES
@@ -108,7 +108,7 @@ def skip_reason(fault: Fault) -> str:
     """Why a fault's cell can't be observed and judged in a process of this machine; empty where it can."""
     if fault.caught_by not in CHECK_NAMES:
         return f"`{fault.caught_by}` is the run's own word: there is nothing that a check of the judge could look at"
-    return absent(fault.needs, has_gpu=torch.cuda.is_available())
+    return lacking(fault.needs, has_gpu=torch.cuda.is_available())
 
 
 def sorted_out(names: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -28,15 +28,21 @@ REFUSED = {
 
 
 def cells_of(fault: Fault) -> tuple[Cell, Cell]:
-    """The faulty cell and its clean twin.
+    """The faulty cell and its clean twin. Raises as :func:`cell_and_twin`."""
+    return cell_and_twin(fault, fault.name)
+
+
+def cell_and_twin(fault: Fault, name: str) -> tuple[Cell, Cell]:
+    """The faulty cell and its clean twin; ``name``: how the provider's name holds the fault.
 
     Raises:
         ValueError: ``where`` names no cell, or more than one (a case with variants needs one named).
+        TypeError: ``where`` holds what no file could hold.
         MatrixErrors: ``where`` holds an axis or a value that a matrix could not hold.
     """
-    pairs = crossed(fault, {})
+    pairs = crossed(fault, {}, name)
     if len(pairs) != 1:
-        raise ValueError(f"fault {fault.name}: where names {len(pairs)} cells, one is needed: {fault.where}")
+        raise ValueError(f"where names {len(pairs)} cells, one is needed: {dict(fault.where)}")
     return pairs[0]
 
 

@@ -8,12 +8,25 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from harness.faults.elsewhere import ONLY_REFERENCE
 
 if TYPE_CHECKING:
     from harness.providers.protocol import Provider
+
+
+# Findings about a fault, not about what it broke: nothing that its cell says then counts.
+RAISED, UNMENDED = "fault.raised", "fault.unmended"
+
+
+class FaultError(Exception):
+    """A fault did not do what a fault must; ``check`` is :data:`RAISED` or :data:`UNMENDED`, ``site`` file:line."""
+
+    def __init__(self, check: str, fault: str, message: str, site: str = "") -> None:
+        super().__init__(f"fault {fault}: {message}")
+        self.check = check
+        self.site = site
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class Fault:
     providers: tuple[str, ...] = ONLY_REFERENCE
 
 
-def absent(needs: str, *, has_gpu: bool) -> str:
+def lacking(needs: str, *, has_gpu: bool) -> str:
     """Why a machine can't show a fault that ``needs`` something; empty where it can.
 
     Raises:
@@ -47,8 +60,11 @@ def absent(needs: str, *, has_gpu: bool) -> str:
     """
     if needs == "cuda":
         return "" if has_gpu else "needs a CUDA device"
-    package, _, least = needs.partition(">=")
-    if needs and (package != "torch" or not least):
-        raise ValueError(f"a fault can't need {needs!r}: cuda, or torch>=X.Y")
-    installed = metadata.version("torch") if needs else ""
-    return f"needs torch {least}" if needs and Version(installed) < Version(least) else ""
+    if not needs:
+        return ""
+    package, _, least = str(needs).partition(">=")
+    try:
+        version = Version(least if package == "torch" else "")
+    except InvalidVersion:
+        raise ValueError(f"a fault can't need {needs!r}: cuda, or torch>=X.Y") from None
+    return f"needs torch {least}" if Version(metadata.version("torch")) < version else ""

@@ -54,8 +54,11 @@ def matrix_from_bytes(raw: bytes, found: Path) -> Matrix:
     return Matrix(file, name, model.require, make_plan(name, file, model.require, cells), model, data)
 
 
-def read_document(path: str | Path) -> tuple[YamlMap, str]:
+def read_document(path: str | Path, start: str) -> tuple[YamlMap, str]:
     """The mapping that another file than a matrix holds, looked up as a matrix is, and where it was found.
+
+    Args:
+        start: what is told of an empty file: how such a one starts.
 
     Raises:
         MatrixErrors: no such file, not YAML, not a mapping, a key given twice.
@@ -65,7 +68,7 @@ def read_document(path: str | Path) -> tuple[YamlMap, str]:
     document = parse_yaml(decode(raw, file), file)
     if document.errors:
         raise MatrixErrors(document.errors)
-    return _top(document.value, file), file
+    return _top(document.value, file, start), file
 
 
 def _no_cells(source: Source) -> MatrixError:
@@ -135,9 +138,9 @@ def _mapping(value: YamlValue | None, file: str, directory: Path, errors: list[M
     return top
 
 
-def _top(value: YamlValue | None, file: str) -> YamlMap:
+def _top(value: YamlValue | None, file: str, start: str = "a matrix starts with schema_version: 1") -> YamlMap:
     if value is None or (isinstance(value, YamlText) and value.is_null):
-        raise MatrixErrors([MatrixError(file, 1, 1, "is empty: a matrix starts with schema_version: 1")])
+        raise MatrixErrors([MatrixError(file, 1, 1, f"is empty: {start}")])
     if not isinstance(value, YamlMap):
         raise MatrixErrors([value.place.error(f"expected a mapping (schema_version: 1, …), got {describe(value)}")])
     return value

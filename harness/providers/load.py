@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from harness.faults import path_of
-from harness.faults.fault import Fault
+from harness.faults.fault import RAISED, UNMENDED, Fault, FaultError
+from harness.faults.leftovers import Snapshot
 from harness.providers import PROVIDERS
 from harness.providers.protocol import LoadedProvider, Provider
-from harness.registry import LoadError, load
+from harness.registry import LoadError, last_site, load
 from harness.types import Spec
+
+SHOWN = 3  # of the things that a fault left replaced
 
 
 def split_faults(name: str) -> tuple[str, tuple[str, ...]]:
@@ -45,14 +49,69 @@ def loaded_provider(spec: Spec) -> Iterator[LoadedProvider]:
     Raises:
         LoadError: the provider's or a fault's module can't be imported, or holds no fault.
         KeyError: an unregistered name (the plan refuses those with a position).
+        FaultError: a fault's ``apply`` raised, or left something replaced once it was left.
     """
     base, fault_names = split_faults(spec.name)
     provider: Provider = load(PROVIDERS[base])(**spec.as_dict())
     from harness.observe.torch_settings import ending_here  # imports torch; planning imports this module without
 
-    with ExitStack() as stack:
-        stack.enter_context(ending_here())
+    # Settings are put back before anybody looks: torch keeps some of them as names of its modules (torch.Storage).
+    with _mended(fault_names), ending_here(), ExitStack() as stack:
         for name in fault_names:
-            fault = load_fault(name)
-            provider = stack.enter_context(fault.apply(provider))
+            provider = stack.enter_context(_applied(name, provider))
         yield LoadedProvider(provider, spec, fault_names)
+
+
+@contextmanager
+def _mended(names: tuple[str, ...]) -> Iterator[None]:
+    """Raises FaultError if the faults ``names``, which the body applies and mends, left something replaced."""
+    before = Snapshot() if names else None
+    try:
+        yield
+    except FaultError:
+        raise  # says why it is not mended
+    except Exception as error:
+        _refuse(before, names, error)
+        raise
+    _refuse(before, names)
+
+
+def _refuse(before: Snapshot | None, names: tuple[str, ...], cause: Exception | None = None) -> None:
+    left = before.left() if before else ()
+    if left:
+        shown = ", ".join(left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
+        raise FaultError(UNMENDED, "+".join(names), f"not mended when its apply was left: {shown}") from cause
+
+
+@contextmanager
+def _applied(name: str, provider: Provider) -> Iterator[Provider]:
+    """The provider with the fault of that name; an exception of its own is told apart from one of the body."""
+    fault = load_fault(name)
+    with _blaming(name):
+        manager = fault.apply(provider)
+        broken = manager.__enter__()
+    if broken is None:
+        raise FaultError(RAISED, name, "apply yields nothing: the provider is needed")
+    raised: BaseException | None = None
+    try:
+        yield broken
+    except BaseException as error:  # whatever it is, the fault must be mended first
+        raised = error
+    with _blaming(name, "when it was to mend", other_than=raised):
+        manager.__exit__(type(raised) if raised else None, raised, raised.__traceback__ if raised else None)
+    if raised is not None:
+        raise raised  # a fault can't keep from the harness what the cell raised
+
+
+@contextmanager
+def _blaming(name: str, when: str = "", other_than: BaseException | None = None) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if error is other_than:
+            raise
+        module = sys.modules.get(str(path_of(name)).partition(":")[0])
+        site = last_site(error, prefer=getattr(module, "__file__", None) or "")
+        what = " ".join(filter(None, ["apply raised", type(error).__name__, when]))
+        message = f"{what}: {error}"
+        raise FaultError(RAISED, name, message + (f" at {site}" if site else ""), site) from error

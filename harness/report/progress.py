@@ -38,14 +38,17 @@ class Progress:
         verbosity: int = 0,
         heartbeat: float = HEARTBEAT,
         clock: Callable[[], float] = time.monotonic,
+        word_of: Callable[[CellResult], str] = lambda result: result.verdict.value,
     ) -> None:
+        """``word_of``: what a result is called and counted as."""
         self._console = console
         self._total = total
         self._verbosity = verbosity
         self._heartbeat = heartbeat
         self._clock = clock
+        self._word_of = word_of
         self._began = self._spoke = clock()
-        self._verdicts: Counter[str] = Counter()
+        self._words: Counter[str] = Counter()
         self._running: dict[str, tuple[str, float]] = {}  # id -> (worker, since)
         self._shown: set[str] = set()  # signatures whose finding the user has read
         self._lock = threading.RLock()
@@ -76,7 +79,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        return self._verdicts.total()
+        return self._words.total()
 
     def started(self, cell_id: str, worker: str = "") -> None:
         """A cell began; without this call heartbeats can't say what runs."""
@@ -87,7 +90,7 @@ class Progress:
         """A cell ended. Reds are shown at once, with their first finding."""
         with self._lock:
             self._running.pop(result.id, None)
-            self._verdicts[result.verdict.value] += 1
+            self._words[self._word_of(result)] += 1
             if result.verdict.is_red:
                 self._show(result, headline(result))
             elif self._verbosity >= 1:
@@ -105,7 +108,7 @@ class Progress:
 
     def _show(self, result: CellResult, why: str) -> None:
         mark = mark_of(result)
-        label = result.verdict.value
+        label = self._word_of(result)
         if mark is QUARANTINED:
             label += " (quarantined)"
         for line in self._fit(f"{self._count()} {mark.letter} {label} {result.id}", rest="    "):
@@ -132,7 +135,7 @@ class Progress:
         return f"[{self.done:>{width}}/{self._total}]"
 
     def _counts(self) -> str:
-        return ", ".join(f"{count} {verdict}" for verdict, count in self._verdicts.items()) or "none done"
+        return ", ".join(f"{count} {word}" for word, count in self._words.items()) or "none done"
 
     def _left(self) -> str:
         spent = self._clock() - self._began

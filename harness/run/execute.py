@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from cases import CASES
+from harness.faults import FAULTS
+from harness.faults.fault import FaultError
 from harness.judge.check import EVERY, Enabled, Judging
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.verdict import Judged, judge_cell
@@ -24,7 +26,7 @@ from harness.observe.session import observe_cell
 from harness.observe.torch_settings import as_found, read_settings
 from harness.observe.types import ErrorSeen, Observations
 from harness.program import Case, CaseContext, Program
-from harness.providers.load import loaded_provider
+from harness.providers.load import loaded_provider, split_faults
 from harness.providers.protocol import LoadedProvider, ProgramProvider, ProviderUnavailable
 from harness.registry import LoadError, load
 from harness.run.device import free_cached, lost_context
@@ -56,9 +58,11 @@ def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
         raise
     except ProviderUnavailable as error:
         result = _skipped(cell, arch, error.reason)
+    except FaultError as error:
+        result = _no_fault(cell, arch, error)
     except Exception as error:  # whatever it is, this cell must have a result
         result = _escaped(cell, arch, error)
-    result = _left_behind(result)
+    result = _left_behind(_alone(result, cell))
     timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
     if timeout is not None:
         timing["timeout_s"] = timeout
@@ -78,6 +82,7 @@ def observed(cell: Cell) -> Iterator[Judging]:
     Raises:
         LoadError: the case's or provider's module can't be imported.
         ProviderUnavailable: nothing of this cell can run here.
+        FaultError: a fault of the provider's name raised, or left something replaced.
         RuntimeError: compilation is switched off in this process.
     """
     case: Case = load(CASES[cell.axes.case].path)
@@ -199,6 +204,21 @@ def _escaped(cell: Cell, arch: str, error: Exception) -> CellResult:
     result = _unobserved(cell, arch, waived.verdict, str(finding), (*waived.findings, finding))
     notes = (*waived.notes, *((RETIRE_WORKER,) if poisoned else ()))
     return _with_stack(dataclasses.replace(result, notes=notes, gates=waived.gates), error)
+
+
+def _no_fault(cell: Cell, arch: str, error: FaultError) -> CellResult:
+    """The seeded fault raised, or left something replaced: no word about the product, and this process is spoiled."""
+    finding = Finding(error.check, "a fault that breaks the provider and mends it again", str(error), site=error.site)
+    result = _with_stack(_unobserved(cell, arch, Verdict.ERROR, str(finding), (finding,)), error)
+    return dataclasses.replace(result, notes=(RETIRE_WORKER,))
+
+
+def _alone(result: CellResult, cell: Cell) -> CellResult:
+    """A fault of the user's own is tested by nobody: whatever it left in this process ends with it."""
+    _, faults = split_faults(cell.axes.provider.name)
+    if all(name in FAULTS for name in faults):
+        return result
+    return dataclasses.replace(result, notes=tuple(dict.fromkeys((*result.notes, RETIRE_WORKER))))
 
 
 def _device_finding(verdict: Verdict | None, got: str, site: str = "") -> Finding:

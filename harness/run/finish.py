@@ -23,6 +23,7 @@ from harness.run.supervise import Supervisor
 from harness.types import Evidence, Verdict
 
 INTERNAL_ERROR = 3
+STUCK = "cells are left that no process could start"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def decide(
         baseline=baseline,
     )
     if code == INTERNAL_ERROR:
-        reason = f"{reason}: {state.faults[0] if state.faults else 'cells are left that no process could start'}"
+        reason = f"{reason}: {state.faults[0] if state.faults else STUCK}"
     return code, reason
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from harness.faults.front import FrontFault
 from harness.registry import load
 
 MATRIX, REPORT = "front.yaml", "report"
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,25 @@ class Shown:
     seconds: float
 
 
-def shown(fault: FrontFault, directory: Path, *, broken: bool, timeout: float) -> Shown:
+class Stopped(Exception):
+    """The user interrupted before the run had ended."""
+
+
+def shown(
+    fault: FrontFault,
+    directory: Path,
+    *,
+    broken: bool,
+    timeout: float,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Shown:
     """Run ``fault``'s matrix in ``directory`` (made if missing), with the fault or without.
 
+    Args:
+        stopped: asked while it runs; the child is ended once it says True.
+
     Raises:
+        Stopped: it said so.
         OSError: the directory can't be written.
         subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
     """
@@ -51,21 +68,48 @@ def shown(fault: FrontFault, directory: Path, *, broken: bool, timeout: float) -
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FP8_HARNESS_")}
     words = [sys.executable, "-m", "harness.selftest.front", fault.name, "--broken" if broken else "--clean"]
+    if stopped():
+        raise Stopped
     started = time.monotonic()
-    done = subprocess.run(
+    child = subprocess.Popen(
         words,
         cwd=directory,
         env={**kept, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=timeout,
-        check=False,
+        start_new_session=True,  # Ctrl-C reaches only the process that was started by the user
     )
+    with _ended(child):
+        told = _told(child, started + timeout, stopped)
     seconds = time.monotonic() - started
     said, reason = said_in(directory / REPORT, fault.caught_by)
-    return Shown(done.returncode, said, reason or _last_line(done.stderr), round(seconds, 3))
+    return Shown(child.returncode, said, reason or _last_line(told), round(seconds, 3))
+
+
+def _told(child: subprocess.Popen[str], deadline: float, stopped: Callable[[], bool]) -> str:
+    """The stderr of ``child`` once it has ended."""
+    while True:
+        try:
+            return child.communicate(timeout=POLL_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            if stopped():
+                raise Stopped from None
+            if time.monotonic() > deadline:
+                raise
+
+
+@contextlib.contextmanager
+def _ended(child: subprocess.Popen[str]) -> Iterator[None]:
+    """``child`` with all that it started is gone afterwards."""
+    try:
+        yield
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
 
 
 def twin_key(fault: FrontFault) -> str:

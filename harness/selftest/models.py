@@ -18,8 +18,10 @@ from harness.plan.recipes import Strict, absent
 from harness.plan.scalars import Text, describe, problem
 from harness.plan.specs import errors_at
 from harness.plan.yamlfile import YamlMap
+from harness.selftest.checks import known_checks
 
 ALL = "all"
+_OF_A_MATRIX = ("matrix", "include", "defaults", "expect")
 
 
 def registered() -> tuple[str, ...]:
@@ -59,11 +61,20 @@ def _check_crossable(name: str) -> str:
     return name
 
 
+def _check_check(name: str) -> str:
+    known = known_checks()
+    if name not in known:
+        raise problem(*unknown("check", name, known))
+    return name
+
+
 class CrossEntry(AxisChoices):
     """Further cells in which one fault must show: its own cell with these axis values in place of its own."""
 
     fault: Annotated[FaultName, AfterValidator(_check_crossable)]
-    caught_by: Text = absent("the check that must turn red there; default: the one that the fault names")
+    caught_by: Annotated[Text, AfterValidator(_check_check)] = absent(
+        "the check that must turn red there; default: the one that the fault names"
+    )
 
 
 class SelftestModel(Strict):
@@ -80,7 +91,10 @@ def read_selftest(path: str | Path) -> tuple[SelftestModel, YamlMap, str]:
     Raises:
         MatrixErrors: everything that is wrong with it, with file:line:column.
     """
-    data, file = read_document(path)
+    data, file = read_document(path, "a selftest file starts with schema_version: 1 and faults: all")
+    if "faults" not in data and (matrix := next((key for key in _OF_A_MATRIX if key in data), None)):
+        told = f"key {matrix!r} makes this a run matrix: runner.py --matrix FILE; a selftest file names faults"
+        raise MatrixErrors([data.key_places[matrix].error(told)])
     try:
         return SelftestModel.model_validate(data), data, file
     except ValidationError as error:

@@ -7,28 +7,35 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.faults.fault import RAISED, UNMENDED
+from harness.selftest.checks import OF_THE_RUN
 from harness.selftest.plan import Seeded
 from harness.types import CellResult, Verdict
-
-# Ends of a process that no check in it can tell of; any other red has a check of its own.
-OF_THE_RUN = ("run.crash", "run.timeout", "run.oom")
 
 
 class End(enum.Enum):
     """``caught``: by the named check, and the cell without the fault is green. ``missed``: the cell is not red.
     ``other``: red, but the named check said nothing. ``unproved``: the cell without the fault is red itself.
-    ``skipped``: can't be shown on this machine. ``lost``: there is no result."""
+    ``unmended``: the fault left something replaced. ``raised``: its ``apply`` raised. ``skipped``: can't be shown on
+    this machine. ``not run``: the user interrupted, or no process started it. ``lost``: there is no result."""
 
     CAUGHT = "caught"
     MISSED = "missed"
     OTHER = "other"
     UNPROVED = "unproved"
+    UNMENDED = "unmended"
+    RAISED = "raised"
     SKIPPED = "skipped"
+    NOT_RUN = "not run"
     LOST = "lost"
 
     @property
     def is_red(self) -> bool:
         return self not in (End.CAUGHT, End.SKIPPED)
+
+
+NEVER_ENDED = ("run.not_run", "run.interrupted")
+OF_THE_FAULT = {RAISED: End.RAISED, UNMENDED: End.UNMENDED}
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,10 @@ class Outcome:
     report: str = ""
 
 
-def outcome_of(seeded: Seeded, results: Mapping[str, CellResult], absent: str = "") -> Outcome:
-    """What became of ``seeded``. ``absent``: why this machine can't show it; empty where it can."""
+def outcome_of(seeded: Seeded, results: Mapping[str, CellResult], lacks: str = "") -> Outcome:
+    """What became of ``seeded``. ``lacks``: why this machine can't show it; empty where it can."""
     faulty, twin = results.get(seeded.cell.id), results.get(seeded.twin.id)
-    end, reason = (End.SKIPPED, absent) if absent else _end(seeded, faulty, twin)
+    end, reason = (End.SKIPPED, lacks) if lacks else _became(seeded, faulty, twin)
     return Outcome(
         fault=seeded.fault,
         breaks=seeded.breaks,
@@ -58,25 +65,56 @@ def outcome_of(seeded: Seeded, results: Mapping[str, CellResult], absent: str = 
         end=end,
         reason=reason,
         checks=checks_of(faulty) if faulty else (),
-        seconds=round(sum(_seconds(result) for result in (faulty, twin) if result and not absent), 3),
+        seconds=round(sum(_seconds(result) for result in (faulty, twin) if result and not lacks), 3),
         report=seeded.report,
     )
 
 
-def _end(seeded: Seeded, faulty: CellResult | None, twin: CellResult | None) -> tuple[End, str]:
+def _became(seeded: Seeded, faulty: CellResult | None, twin: CellResult | None) -> tuple[End, str]:
     if faulty is None or twin is None:
         return End.LOST, f"no result for {seeded.cell.id if faulty is None else seeded.twin.id}"
-    if twin.verdict is Verdict.SKIP:
+    if unfinished := next(filter(None, map(_why_unfinished, (faulty, twin))), ""):
+        return End.NOT_RUN, unfinished
+    for check, end in OF_THE_FAULT.items():
+        if word := next((finding.got for finding in faulty.findings if finding.check == check), ""):
+            return end, word.removeprefix(f"fault {seeded.fault}: ")
+    if twin.verdict is faulty.verdict is Verdict.SKIP:
         return End.SKIPPED, twin.reason
-    if twin.verdict is not Verdict.PASS:
-        return End.UNPROVED, f"without the fault the cell is {twin.verdict.value}: {twin.reason}"
-    named = word_of(faulty, seeded.caught_by)
-    if named and faulty.verdict.is_red:
+    if faulty.verdict is Verdict.SKIP:
+        return End.MISSED, f"the cell with the fault alone was skipped, it showed nothing: {faulty.reason}"
+    return end_of(
+        seeded.caught_by,
+        twin="" if twin.verdict is Verdict.PASS else f"{twin.verdict.value}: {twin.reason}",
+        named=word_of(faulty, seeded.caught_by),
+        is_red=faulty.verdict.is_red,
+        told=faulty.verdict.value + (f": {faulty.reason}" if faulty.reason else ""),
+    )
+
+
+def end_of(check: str, *, twin: str, named: str, is_red: bool, told: str) -> tuple[End, str]:
+    """The end of a fault that was run, and the reason.
+
+    Args:
+        check: the one that must find it.
+        twin: why the run without the fault is not as it must be; empty where it is.
+        named: what ``check`` found; empty if nothing.
+        is_red: the run with the fault is.
+        told: how that one ended, in words.
+    """
+    if twin:
+        return End.UNPROVED, f"without the fault: {twin}"
+    if is_red and named:
         return End.CAUGHT, named
-    if faulty.verdict.is_red:
-        return End.OTHER, f"{seeded.caught_by} said nothing; {faulty.verdict.value}: {faulty.reason}"
-    told = f": {faulty.reason}" if faulty.reason else ""
-    return End.MISSED, f"{seeded.caught_by} said nothing, nor did any other check; {faulty.verdict.value}{told}"
+    if is_red:
+        return End.OTHER, f"{check} said nothing; {told}"
+    found = (
+        f"{check} found something, but nothing is red" if named else f"{check} said nothing, nor did any other check"
+    )
+    return End.MISSED, f"{found}; {told}"
+
+
+def _why_unfinished(result: CellResult) -> str:
+    return next((finding.got for finding in result.findings if finding.check in NEVER_ENDED), "")
 
 
 def word_of(result: CellResult, check: str) -> str:
@@ -96,8 +134,13 @@ def _seconds(result: CellResult) -> float:
     return float(result.timing.get("total_s", 0.0))
 
 
-def exit_code_of(outcomes: Sequence[Outcome], *, interrupted: bool = False, internal: bool = False) -> tuple[int, str]:
-    """The exit code of a selftest and its meaning in words. 0: every fault that this machine can show was caught."""
+def exit_code_of(
+    outcomes: Sequence[Outcome], *, interrupted: bool = False, internal: bool = False, no_skips: bool = False
+) -> tuple[int, str]:
+    """The exit code of a selftest and its meaning in words. 0: every fault that this machine can show was caught.
+
+    ``no_skips``: a fault that it can't show is not good enough.
+    """
     if internal:
         return 3, "the run itself failed"
     if interrupted:
@@ -106,21 +149,29 @@ def exit_code_of(outcomes: Sequence[Outcome], *, interrupted: bool = False, inte
     if reds:
         return 1, f"{len(reds)} of {len(outcomes)} not caught as they must be"
     caught = sum(outcome.end is End.CAUGHT for outcome in outcomes)
+    skipped = len(outcomes) - caught
+    if no_skips and skipped:
+        return 1, f"{skipped} of {len(outcomes)} skipped, and --no-skips demands every one"
     if not caught:
         return 5, "nothing was shown: every fault was skipped"
-    skipped = len(outcomes) - caught
     return 0, f"{caught} caught, each by the check it names" + (f"; {skipped} skipped" if skipped else "")
 
 
-def as_expected(result: CellResult, by_cell: Mapping[str, Seeded]) -> CellResult:
-    """``result`` for the progress display: a fault that was caught is what was wanted, one that was missed is red."""
-    seeded = by_cell.get(result.id)
-    if seeded is None:
+def as_expected(result: CellResult, seeded: Sequence[Seeded]) -> CellResult:
+    """``result`` for the progress display: a fault that was caught is what was wanted, one that was missed is red, a
+    skip stays one.
+
+    Args:
+        seeded: every fault of the selftest.
+    """
+    here = [one for one in seeded if one.cell.id == result.id]
+    if not here or result.verdict is Verdict.SKIP:
         return result
-    outcome = outcome_of(seeded, {seeded.cell.id: result, seeded.twin.id: _green(result)})
-    if outcome.end is End.CAUGHT:
+    outcomes = [outcome_of(one, {one.cell.id: result, one.twin.id: _green(result)}) for one in here]
+    red = next((outcome for outcome in outcomes if outcome.end is not End.CAUGHT), None)
+    if red is None:
         return dataclasses.replace(result, verdict=Verdict.PASS, reason="", signature="", findings=())
-    reason = f"{seeded.fault}: {outcome.reason}"
+    reason = f"{red.fault}: {red.reason}"
     return dataclasses.replace(result, verdict=Verdict.FAIL, reason=reason, signature=reason, findings=())
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.faults import FRONT_FAULTS
-from harness.faults.cell import crossed
+from harness.faults.cell import cell_and_twin, crossed
 from harness.faults.fault import Fault
 from harness.faults.front import FrontFault
 from harness.plan.errors import MatrixError, MatrixErrors
+from harness.plan.explain import place_at
 from harness.plan.yamlfile import YamlMap
-from harness.providers.load import load_fault
 from harness.registry import load
-from harness.selftest.models import CrossEntry, axes_of, read_selftest
+from harness.selftest.models import CrossEntry, SelftestModel, axes_of, read_selftest
+from harness.selftest.user_faults import asked_for, at_fault, loaded
 from harness.types import Cell
 
 # Checks of the layer that runs cells: a process that has ended can't be asked by another.
@@ -54,46 +55,54 @@ def plan_selftest(path: str | Path, only: Sequence[str] = ()) -> Selftest:
     """The selftest at ``path``, or the part of it that concerns the faults ``only`` (which the file needn't name).
 
     Raises:
-        MatrixErrors: everything that is wrong with the file.
-        LoadError: a fault's module can't be imported.
+        MatrixErrors: everything that is wrong with the file, with ``only`` and with the faults.
     """
     model, data, file = read_selftest(path)
-    wanted = only or model.faults
-    names = [name for name in wanted if name not in FRONT_FAULTS]
-    front = tuple(load(FRONT_FAULTS[name]) for name in wanted if name in FRONT_FAULTS)
-    faults = {name: load_fault(name) for name in [*names, *(entry.fault for entry in model.cross)]}
     errors: list[MatrixError] = []
-    seeded = [one for name in names for one in _own(name, faults[name], file, errors)]
+    wanted = asked_for(only, errors) if only else model.faults
+    names = [name for name in wanted if name not in FRONT_FAULTS]
+    errors += _not_among(model, data)
+    faults = loaded(names, data, errors)
+    seeded = [one for name, fault in faults.items() for one in _own(name, fault, errors)]
     for index, entry in enumerate(model.cross):
-        if entry.fault in names:
+        if entry.fault in faults:
             seeded += _crossed(entry, index, faults[entry.fault], data, errors)
     if errors:
         raise MatrixErrors(errors)
+    front = tuple(load(FRONT_FAULTS[name]) for name in dict.fromkeys(wanted) if name in FRONT_FAULTS)
     return Selftest(file, _distinct(seeded), front)
 
 
-def _own(name: str, fault: Fault, file: str, errors: list[MatrixError]) -> Iterable[Seeded]:
+def _not_among(model: SelftestModel, data: YamlMap) -> Iterable[MatrixError]:
+    """Entries of ``cross`` that would be run for nobody."""
+    for index, entry in enumerate(model.cross):
+        if entry.fault not in model.faults:
+            yield place_at(data, ("cross", index, "fault")).error(f"{entry.fault} is not among faults")
+
+
+def _own(name: str, fault: Fault, errors: list[MatrixError]) -> Iterable[Seeded]:
     try:
-        pairs = crossed(fault, {}, name)
+        return [_seeded(name, fault, *cell_and_twin(fault, name))]
     except MatrixErrors as error:
-        told = "; ".join(one.message for one in error.errors)
-        errors.append(MatrixError(file, 0, 0, f"fault {name}: its cell (where) can't be planned: {told}"))
-        return ()
-    if len(pairs) != 1:
-        errors.append(MatrixError(file, 0, 0, f"fault {name}: where names {len(pairs)} cells, one is needed"))
-        return ()
-    return [_seeded(name, fault, *pairs[0])]
+        told = "; ".join(
+            f"{one.message} (did you mean {one.nearest}?)" if one.nearest else one.message for one in error.errors
+        )
+        errors.append(at_fault(name, f"its cell (where) can't be planned: {told}"))
+    except (TypeError, ValueError) as error:  # more cells than one, or a value that no file could hold
+        errors.append(at_fault(name, str(error)))
+    return ()
 
 
 def _crossed(entry: CrossEntry, index: int, fault: Fault, data: YamlMap, errors: list[MatrixError]) -> Iterable[Seeded]:
     try:
         pairs = crossed(fault, _written(axes_of(entry)), entry.fault)
     except MatrixErrors as error:
-        cross = data["cross"]
-        place = cross[index].place  # type: ignore[index, union-attr]  # the models have seen a list of mappings
+        place = place_at(data, ("cross", index))
         what = f"{entry.fault} can't be crossed so"
         errors += [place.error(f"{what}: {one.message}", one.nearest) for one in error.errors]
         return ()
+    except (TypeError, ValueError):
+        return ()  # of the fault's own cell, which was told
     caught_by = entry.caught_by or fault.caught_by
     return [_seeded(entry.fault, fault, *pair, caught_by=caught_by) for pair in pairs]
 
@@ -114,8 +123,5 @@ def _plain(value: Any) -> Any:
 
 
 def _distinct(seeded: Iterable[Seeded]) -> tuple[Seeded, ...]:
-    """A cell that is named twice is looked at once; the first says which check."""
-    found: dict[str, Seeded] = {}
-    for one in seeded:
-        found.setdefault(one.cell.id, one)
-    return tuple(found.values())
+    """A check in a cell once, however often it is named; two checks that are wanted of one cell are both looked at."""
+    return tuple({(one.cell.id, one.caught_by): one for one in seeded}.values())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from rich.cells import cell_len
 
 from harness.report.page import Page
 from harness.selftest.outcome import End, Outcome
@@ -17,41 +20,61 @@ STYLES: Mapping[End, str] = {
     End.MISSED: "bold red",
     End.OTHER: "bold red",
     End.UNPROVED: "bold red",
+    End.UNMENDED: "bold red",
+    End.RAISED: "bold red",
+    End.NOT_RUN: "bold red",
     End.LOST: "bold red",
 }
-LABEL = 8  # cells of the widest end
+# In totals; the others are called what they are.
+WORDS: Mapping[End, str] = {End.OTHER: "red by other checks only"}
+LABEL, NAME = 8, 30  # cells of the widest end, and of most names
+INDENT = " " * (LABEL + 2)
 FILE = "selftest.json"
 
 
-def put_outcomes(page: Page, outcomes: Sequence[Outcome], *, verbosity: int = 0) -> None:
-    """A block for each fault, those that were not caught last, where they are seen; -1 shows no others."""
-    for outcome in sorted(outcomes, key=lambda one: one.end.is_red):
-        if outcome.end.is_red or verbosity >= 0:
-            _put(page, outcome, whole=outcome.end.is_red or verbosity > 0)
+def put_outcomes(
+    page: Page, outcomes: Sequence[Outcome], *, verbosity: int = 0, again: Callable[[Outcome], Sequence[str]]
+) -> None:
+    """Faults that were not caught: each with its cell, the reason, and the command that runs it ``again``.
+
+    Args:
+        verbosity: -1 a line for each of those; 1 also a line for each of the others, before them.
+    """
+    several = {name for name, count in Counter(one.fault for one in outcomes).items() if count > 1}
+    if verbosity > 0:
+        for outcome in outcomes:
+            if not outcome.end.is_red:
+                _put_line(page, outcome)
+                if outcome.fault in several:  # only the cell tells them apart
+                    page.say(outcome.cell, first=INDENT, rest=INDENT + "  ")
+    for outcome in outcomes:
+        if outcome.end.is_red:
+            _put_line(page, outcome)
+            if verbosity >= 0:
+                page.say(outcome.cell, first=INDENT, rest=INDENT + "  ")
+                page.say(outcome.reason, first=INDENT, rest=INDENT + "  ")
+                page.command(again(outcome))
 
 
-def _put(page: Page, outcome: Outcome, *, whole: bool) -> None:
-    label = outcome.end.value if outcome.end is not End.OTHER else "missed"
-    tail = f"  {outcome.caught_by}  {outcome.seconds:.1f} s"
-    room = max(page.width - LABEL - len(tail) - 2, len(outcome.fault))
-    page.spans([(f"{label:<{LABEL}}  {page.clean(outcome.fault):<{min(room, 34)}}{tail}", STYLES[outcome.end])])
-    for text in (outcome.cell, outcome.reason):
-        indent = " " * (LABEL + 2)
-        if whole:
-            page.say(text, first=indent, rest=indent + "  ")
-        else:
-            page.spans([(indent + page.clean(text), "")])
+def _put_line(page: Page, outcome: Outcome) -> None:
+    name = page.clean(outcome.fault)
+    text = f"{name:<{NAME}}  {outcome.caught_by}  {outcome.seconds:.1f} s"
+    style = STYLES[outcome.end]
+    line = f"{outcome.end.value:<{LABEL}}  {text}"
+    if cell_len(line) <= page.width:
+        page.spans([(line, style)])
+    else:
+        page.say(text, first=f"{outcome.end.value:<{LABEL}}  ", rest=INDENT + "  ", style=style)
 
 
 def put_end(page: Page, outcomes: Sequence[Outcome], seconds: float, code: int, meaning: str, where: str) -> None:
-    """Totals, checks that nothing was caught by, where the rest stands, and the exit code."""
+    """Totals, why faults were skipped, where the rest stands, and the exit code."""
     page.blank()
-    counts = {end: sum(one.end is end for one in outcomes) for end in End}
-    totals = ", ".join(f"{count} {end.value}" for end, count in counts.items() if count)
-    faults = len({one.fault for one in outcomes})
-    page.say(f"{_many(faults, 'fault')} in {_many(len(outcomes), 'cell')}: {totals}; {seconds:.0f} s")
-    for reason in sorted({one.reason for one in outcomes if one.end is End.SKIPPED}):
-        count = sum(one.end is End.SKIPPED and one.reason == reason for one in outcomes)
+    counts = Counter(one.end for one in outcomes)
+    totals = ", ".join(f"{counts[end]} {WORDS.get(end, end.value)}" for end in End if counts[end])
+    faults, cells = len({one.fault for one in outcomes}), len({(one.fault, one.cell) for one in outcomes})
+    page.say(f"{_many(faults, 'fault')} in {_many(cells, 'cell')}: {totals}; {seconds:.0f} s")
+    for reason, count in sorted(Counter(one.reason for one in outcomes if one.end is End.SKIPPED).items()):
         page.say(f"skipped, {count}: {reason}")
     page.say(f"reports: {where}")
     page.say(f"exit code {code}: {meaning}", style="green" if code == 0 else "bold red")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.cli.errors import UsageError
 from harness.cli.output import progress_for
 from harness.run import run_dir
-from harness.run.finish import finish_supervised
+from harness.run.finish import STUCK, finish_supervised
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
@@ -20,7 +20,7 @@ from harness.run.supervise import Observer, Supervisor
 from harness.selftest.front_outcomes import front_outcomes
 from harness.selftest.outcome import Outcome, as_expected
 from harness.selftest.plan import Selftest
-from harness.types import CellResult
+from harness.types import CellResult, Verdict
 
 FRONT = "front"  # directory of the runs that a fault of the front had broken
 
@@ -36,7 +36,7 @@ class Ran:
     problems: tuple[str, ...]
 
 
-def carried_out(plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int) -> Ran:
+def run_selftest(plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int) -> Ran:
     """Run every cell of ``plan`` and every fault of the front, write the reports of the run, and publish them.
 
     Raises:
@@ -48,18 +48,22 @@ def carried_out(plan: RunPlan, directory: RunDir, selftest: Selftest, console: C
         if supervisor.usage_error:
             run_dir.discard(directory)
             raise UsageError(supervisor.usage_error)
-        front: list[Outcome] = []
-        if selftest.front and not supervisor.stopped:
-            place = directory.work / FRONT
-            front = front_outcomes(selftest.front, place, workers=plan.workers, timeout=plan.timeout)
+        front = front_outcomes(
+            selftest.front,
+            directory.work / FRONT,
+            workers=plan.workers,
+            timeout=plan.timeout,
+            stopped=lambda: supervisor.stopped,
+        )
     finished = finish_supervised(supervisor, state)
+    stuck = [STUCK] if supervisor.stuck and not supervisor.stopped else []
     audited = [str(finding) for finding in finished.info.audit.findings] if finished.info.audit else []
     return Ran(
         {result.id: result for result in state.results},
         tuple(front),
         finished.directory,
         supervisor.stopped,
-        (*state.faults, *audited),
+        (*state.faults, *stuck, *audited),
     )
 
 
@@ -67,12 +71,21 @@ def _cells(
     plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int, interrupts: Interrupts
 ) -> tuple[Supervisor, Reconciled]:
     """The run's cells; progress counts a fault that was caught as what was wanted."""
-    by_cell = {one.cell.id: one for one in selftest.seeded}
     interactive = plan.workers == 0
     order = [cell.id for cell in plan.cells]
     supervisor = Supervisor(directory, plan, order, plan.workers, interactive=interactive, interrupts=interrupts)
-    with progress_for(console, len(plan.cells), verbosity, interactive=interactive) as progress:
+    faulty = {one.cell.id for one in selftest.seeded}
+    with progress_for(
+        console, len(plan.cells), verbosity, interactive=interactive, word_of=lambda result: _word(result, faulty)
+    ) as progress:
         supervisor.observer = Observer(
-            progress.started, lambda result: progress.finished(as_expected(result, by_cell)), progress.note
+            progress.started, lambda result: progress.finished(as_expected(result, selftest.seeded)), progress.note
         )
         return supervisor, supervisor.complete()
+
+
+def _word(result: CellResult, faulty: Collection[str]) -> str:
+    """What progress calls a result of :func:`as_expected`."""
+    if result.id not in faulty:
+        return "clean" if result.verdict is Verdict.PASS else f"{result.verdict.value} without a fault"
+    return {Verdict.PASS: "caught", Verdict.SKIP: "skip"}.get(result.verdict, "not caught")
