@@ -4,15 +4,14 @@ steps, and its refusal under torch.compile, from wherever it is met and on each 
 Catches, compiled: a refusal that fullgraph=False, a ``try`` in the user's code, a checkpoint or a region outside the
 compiled module turns into a silent eager run. Eager: scales that stand still or are a step off, a history that never
 forgets, forward and backward buffers mixed up when the history's length changes, a recompute that counts twice, a
-second use of a layer whose amax takes the place of a larger one, a calibration that records nothing, scales that a
-checkpointed forward put by and an exception left there.
+second use of a layer whose amax takes the place of a larger one, a calibration that records nothing.
 
 Variants: ``inside`` (the region in compiled code), ``around`` (around the compiled module), ``nested`` (inside a
-region of a recipe that compiles, and around one), ``checkpoint`` (the provider's own, around the layers; once an
-exception ends its forward), ``try_except`` (the compiled function itself catches RuntimeError and goes on in high
-precision), ``resized`` (``amax_history_len`` changes between steps), ``shared`` (a layer runs twice in the region, on
-the larger values first, forward and backward), ``calibrated`` (each fifth step runs in high precision and calibrates:
-the scales of the next one are from its amaxes). A history of two steps unless the matrix says otherwise: long enough to
+region of a recipe that compiles, and around one), ``checkpoint`` (the provider's own, around the layers),
+``try_except`` (the compiled function itself catches RuntimeError and goes on in high precision), ``resized``
+(``amax_history_len`` changes between steps), ``shared`` (a layer runs twice in the region, on the larger values first,
+forward and backward), ``calibrated`` (each fifth step runs in high precision and calibrates: the scales of the next one
+are from its amaxes). A history of two steps unless the matrix says otherwise: long enough to
 hold one step beyond the last, short enough to forget.
 """
 
@@ -20,14 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from cases.recipe_fields import with_fields
 from cases.toy_linear import Layers, bare, flat, linears_of, rows_of
-from harness.probing import Probing, documented
+from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of, lacks
 from harness.providers.protocol import Provider
 from harness.types import Axes, Raises, Scalar, Spec
@@ -74,26 +72,15 @@ def _nested(ctx: CaseContext, layers: Layers) -> Forward:
     return forward
 
 
-class FailedInBody(Exception):
-    """What the variant ``checkpoint`` raises in a checkpointed forward."""
-
-
-FAILS = 2  # the step of ``checkpoint`` in which it is raised first
-
-
 def _checkpoint(ctx: CaseContext, layers: Layers) -> Forward:
     autocast, checkpoint = ctx.provider.autocast, features_of(ctx.provider)["checkpoint"]
 
     def body(x: torch.Tensor) -> torch.Tensor:
         return layers[1](layers[0](x))  # type: ignore[no-any-return]
 
-    def failing(x: torch.Tensor) -> torch.Tensor:
-        layers[0](x)
-        raise FailedInBody("raised in a checkpointed forward")
-
-    def forward(recipes: tuple[object, ...], x: torch.Tensor, fail: bool = False) -> torch.Tensor:
+    def forward(recipes: tuple[object, ...], x: torch.Tensor) -> torch.Tensor:
         with autocast(enabled=True, recipe=recipes[0]):
-            return checkpoint(failing if fail else body, x)  # type: ignore[no-any-return]
+            return checkpoint(body, x)  # type: ignore[no-any-return]
 
     return forward
 
@@ -171,10 +158,6 @@ def _drive(ctx: CaseContext, delayed_recipes: int) -> Callable[[Step], torch.Ten
     def drive(step: Step) -> torch.Tensor:
         recipe = step.recipes[step.index % delayed_recipes]
         given = (recipe, *step.recipes[delayed_recipes:])
-        if variant == "checkpoint" and step.index % STEPS == FAILS and not step.compiled:
-            with documented("FailedInBody", "raised in a checkpointed forward"):
-                step.forward(given, *step.inputs, True)
-            step.unchanged("after an exception in a checkpointed forward")
         if variant not in ("around", "calibrated"):
             return step.forward(given, *step.inputs)
         with region(step, recipe):
@@ -191,10 +174,6 @@ def _schedule(ctx: CaseContext, specs: Sequence[Spec], owners: str) -> tuple[Ste
 
     if ctx.axes.variant == "calibrated":
         return (StepExpects(()), *(expects(specs[0]) for _ in range(1, STEPS)))
-    if ctx.axes.variant == "checkpoint":
-        usual, label = expects(specs[0]), specs[0].label
-        failing = replace(usual, fprop=(label, *usual.fprop), dgrad=usual.fprop[::-1], wgrad=usual.fprop[::-1])
-        return tuple(failing if index == FAILS else usual for index in range(STEPS))
     return tuple(map(expects, specs))
 
 

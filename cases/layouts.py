@@ -10,16 +10,22 @@ Of the inputs of four layers two have the layout when they enter what is compile
 so that strides are part of its guards; two get it inside, as sequence-first attention and a broadcast over four
 dimensions do. What follows the layers gives their gradients such layouts too: ``sum`` expands one, ``cat`` and a
 transpose make a transposed slice with an offset of another. The weight of one layer is stored transposed, as a
-checkpoint of a library with the other convention has it.
+checkpoint of a library with the other convention has it (not where a provider multiplies a copy of such a weight: the
+tap can't tell whose copy it is).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from cases.toy_linear import HISTORY_STEPS, STEPS, linears_of
 from harness.data import draw
 from harness.program import Case, CaseContext, Expects, Program
+from harness.providers.protocol import Provider
+from harness.types import Axes
 
 LAYERS = 4
 TRANSPOSED = 2  # the layer whose weight lies column by column
@@ -44,7 +50,8 @@ def store_transposed(layer: torch.nn.Module) -> None:
 def build(ctx: CaseContext) -> Program:
     """Four layers whose results stand below each other."""
     layers = linears_of(ctx, LAYERS)
-    store_transposed(layers[TRANSPOSED])
+    if ctx.told["strided_weights"]:
+        store_transposed(layers[TRANSPOSED])
     autocast, recipe = ctx.provider.autocast, ctx.axes.recipe
 
     def forward(
@@ -71,9 +78,16 @@ def build(ctx: CaseContext) -> Program:
     )
 
 
+def asks(provider: Provider, axes: Axes, arch: str) -> Mapping[str, Any]:
+    """Whether the layers multiply a weight as it is stored, or a copy of it."""
+    del axes, arch
+    return {"strided_weights": getattr(provider, "strided_weights", True)}
+
+
 CASE = Case(
     name="layouts",
     build=build,
     catches="an input, gradient or weight that is read in storage order, or from its storage's start",
     answers=("pytorch/pytorch#129521",),
+    asks=asks,
 )

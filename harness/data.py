@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from harness import torch_compat
+
 # Student's t with 2 degrees of freedom has infinite variance; 128 keeps every product and every K <= 8192 sum of
 # typical products far below float16's 65504 while the largest element still stands 6 to 7 octaves above the median.
 HEAVY_TAILED_LIMIT = 128.0
@@ -31,8 +33,9 @@ def _positive(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
 def _heavy_tailed(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     # t_2 = N / sqrt(chi2_2 / 2), and chi2_2 / 2 is a unit exponential.
     numerator = _normal(shape, generator)
-    # By inversion: exponential_ with a generator has no fake implementation (torch 2.13), and traced cells draw fakes.
-    exponential = -torch.log1p(-torch.rand(tuple(shape), generator=generator, dtype=torch.float32))
+    if torch_compat.is_fake(numerator):
+        return numerator  # exponential_ has no fake implementation with a generator (torch 2.13), and a fake no values
+    exponential = torch.empty(tuple(shape), dtype=torch.float32).exponential_(generator=generator)
     t2 = numerator / exponential.clamp_min(torch.finfo(torch.float32).tiny).sqrt()
     return t2.clamp(-HEAVY_TAILED_LIMIT, HEAVY_TAILED_LIMIT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cases.delayed_scaling import FAILS, LENGTHS, Expected, build, specs_of, unavailable
+from cases.delayed_scaling import LENGTHS, Expected, build, specs_of, unavailable
 from harness.program import CaseContext, Program, Step
 from harness.providers.reference import ReferenceProvider
 from harness.providers.reference_features import delayed_scales
@@ -67,12 +67,6 @@ def test_a_calibrating_step_has_no_products_and_every_fifth_is_one() -> None:
     expects = program("calibrated").expects
     assert [len(expects.step(index).products) for index in range(7)] == [0, 6, 6, 6, 6, 0, 6]
     assert [len(program("shared").expects.step(index).fprop) for index in range(2)] == [3, 3]
-
-
-def test_the_failing_checkpoint_adds_its_first_layer_to_one_step_of_five() -> None:
-    expects = program("checkpoint").expects
-    counts = [[len(expects.step(i).of(kind)) for kind in ("fprop", "recompute", "dgrad", "wgrad")] for i in range(5)]
-    assert counts == [[3 if i == FAILS else 2, 2, 2, 2] for i in range(5)]
 
 
 def test_a_calibrating_step_moves_the_scales_of_input_and_weight_alone() -> None:

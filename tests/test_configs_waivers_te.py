@@ -42,7 +42,8 @@ def waived(cell: Cell, outcome: tuple[str, ...]) -> Waived:
 
 def test_the_cells_are_those_of_l0_but_for_the_rowwise_recipe() -> None:
     theirs = {cell.id.replace("provider=transformer_engine,", "") for cell in CELLS.values()}
-    here = [cell for cell in REFERENCE if cell.axes.arch == "host"]  # what is only traced is nightly.yaml's there
+    # What is only traced is nightly.yaml's there. With dynamic=True Dynamo of torch 2.11 fails on the library's frames.
+    here = [cell for cell in REFERENCE if cell.axes.arch == "host" and not cell.axes.dynamic]
     ours = {cell.id for cell in here if cell.axes.recipe.name != "float8_rowwise_scaling"}
     assert {name.replace("provider=reference,", "") for name in ours} == theirs
     assert {cell.axes.provider.label for cell in CELLS.values()} == {"transformer_engine"}

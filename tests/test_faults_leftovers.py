@@ -118,6 +118,7 @@ HARMLESS: dict[str, Callable[[Any], Any]] = {
     "an imported submodule": lambda m: setattr(m, "child", ModuleType("child")),
     "a name of Dynamo's": lambda m: delattr(m, "__compiled_fn_1"),
     "an alias of Dynamo's": lambda m: delattr(m, "sub_require_0"),
+    "copyreg's notes": lambda m: setattr(m.OBJECT.__class__, "__slotnames__", []),
     "data in a table": lambda m: m.TABLE.update(count=1, more=2),
     "data of an object": lambda m: setattr(m.OBJECT, "calls", 1),
     "a data attribute shadowed": lambda m: setattr(m.OBJECT, "scale", 2.0),

@@ -204,7 +204,6 @@ FAULTS: Mapping[str, str] = {
     "stale_scale": "harness.faults.stale_scale:FAULT",
     "stale_weight_cache": "harness.faults.stale_weight_cache:FAULT",
     "stance_left": "harness.faults.stance_left:FAULT",
-    "stash_left_by_exception": "harness.faults.stash_left_by_exception:FAULT",
     "state_always_equal": "harness.faults.state_always_equal:FAULT",
     "state_read_in_op": "harness.faults.state_read_in_op:FAULT",
     "state_saved_when_made": "harness.faults.state_saved_when_made:FAULT",

@@ -1,4 +1,7 @@
-"""A kernel stores bfloat16 alone: a float32 result is its bfloat16 one, converted."""
+"""A kernel stores bfloat16 alone: a float32 result is its bfloat16 one, converted.
+
+Shown on the CPU, which sums in float32: the tensor core of an H200 keeps no more bits itself (0.5 to 1.1 of its bound).
+"""
 
 from __future__ import annotations
 
@@ -17,5 +20,5 @@ FAULT = Fault(
     breaks="float32 products have bfloat16's precision",
     caught_by="numerics.kernel",
     apply=result_fault(_change),
-    where={"nesting": "flat", "dtype": "float32"},
+    where={"nesting": "flat", "dtype": "float32", "arch": "cpu"},
 )

@@ -27,6 +27,7 @@ class TransformerEngineProvider:
 
     name = "transformer_engine"
     fp8_ops = frozenset({"fp8te::linear"})
+    strided_weights = False  # a contiguous copy is multiplied, at an address of its own (2.20.2)
 
     def __init__(self) -> None:
         te_stack.require()
