@@ -167,9 +167,11 @@ def _one_tensor(output: Any, name: str) -> torch.Tensor:
     if not isinstance(output, torch.Tensor):
         more = "return a Program, whose forward picks one of them"
         raise TargetError(f"{name}: its module returned {_described(output)}, one tensor is needed: {more}")
-    if not output.is_floating_point() or output.numel() == 0:
-        what = f"{str(output.dtype).removeprefix('torch.')} tensor of shape {tuple(output.shape)}"
+    what = f"{str(output.dtype).removeprefix('torch.')} tensor of shape {tuple(output.shape)}"
+    if not output.is_floating_point():
         raise TargetError(f"{name}: its module returned a {what}, floating-point values are needed")
+    if output.numel() == 0:
+        raise TargetError(f"{name}: its module returned a {what}, which is empty: there is nothing to judge")
     return output
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,14 +51,51 @@ def test_nothing_that_ran_is_not_a_green() -> None:
     assert alarms.compared([seen("a", 0)], ["out: exit code 3"]).exit_code == 1
 
 
+class FakeProcess:
+    """A run that ends with ``code``; before that the user interrupts ``interrupts`` times."""
+
+    code, interrupts = 0, 0
+
+    def __init__(self, command: list[str]) -> None:
+        self.signals: list[int] = []
+
+    def __enter__(self) -> FakeProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def wait(self) -> int:
+        if self.interrupts > len(self.signals):
+            raise KeyboardInterrupt
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+
+def test_an_interrupted_run_is_compared_as_far_as_it_came_and_is_the_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Interrupted(FakeProcess):
+        code, interrupts = alarms.INTERRUPTED, 1
+
+    monkeypatch.setattr(alarms.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(alarms, "read_results", lambda directory: [seen("a", 1)])
+    repeats = alarms.repeated("l0.yaml", ["64x64x64", "128x64x64"], [5], tmp_path, [])
+    assert (repeats.cells, repeats.exit_code) == ({"pass": 1}, 1)
+    assert [problem.endswith("exit code 2") for problem in repeats.problems] == [True]
+
+
 def test_each_shape_is_a_run_with_every_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     commands: list[list[str]] = []
 
-    def run(command: list[str], **_: Any) -> Any:
-        commands.append(command)
-        return subprocess.CompletedProcess(command, 0)
+    class Process(FakeProcess):
+        def __init__(self, command: list[str]) -> None:
+            super().__init__(command)
+            commands.append(command)
 
-    monkeypatch.setattr(alarms.subprocess, "run", run)
+    monkeypatch.setattr(alarms.subprocess, "Popen", Process)
     monkeypatch.setattr(alarms, "read_results", lambda directory: [seen("a", 1)])
     shapes = ["64x64x64", "128x64x64"]
     assert alarms.repeated("l0.yaml", shapes, [5, 6], tmp_path, ["-n", "2"]).exit_code == 0

@@ -262,7 +262,7 @@ def test_results_and_inputs_that_are_no_tensors_are_said_too(module: str) -> Non
         ("returns_dict", "returned dict, one tensor is needed"),
         ("returns_none", "returned NoneType, one tensor is needed"),
         ("returns_indices", r"returned a int64 tensor of shape \(3,\), floating-point values are needed"),
-        ("returns_nothing", r"returned a float32 tensor of shape \(0, 4\), floating-point values are needed"),
+        ("returns_nothing", r"returned a float32 tensor of shape \(0, 4\), which is empty"),
     ],
 )
 def test_results_without_values_to_judge_are_said(module: str, attribute: str, got: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import secrets
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -23,6 +24,8 @@ from harness.types import CellResult
 
 RUNNER = Path(__file__).resolve().parents[2] / "runner.py"
 SEED_LIMIT = 1 << 31
+AS_A_RUN_ENDS = (0, 1)  # all green, some red: the comparison says which
+INTERRUPTED = 2
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,19 @@ def _alarm(name: str, many: Sequence[CellResult]) -> Alarm:
     return Alarm(name, dict(verdicts), f"{example.id}: {example.reason or example.verdict.value}")
 
 
-def run_once(matrix: str, shape: str, seeds: Sequence[int], out: Path, words: Sequence[str]) -> tuple[Path, str]:
-    """One run; its report directory and what was wrong with it beside red cells, in words."""
+def run_once(matrix: str, shape: str, seeds: Sequence[int], out: Path, words: Sequence[str]) -> tuple[Path, int]:
+    """One run; its report directory and its exit code."""
     directory = out / (shape or "own-shapes")
     command = [sys.executable, str(RUNNER), "--matrix", matrix, "--report-dir", str(directory), *words]
     command += ["--set", f"seed={','.join(map(str, seeds))}", "--shuffle", str(seeds[0])]
     command += ["--set", f"shape={shape}"] if shape else []
-    code = subprocess.run(command, check=False).returncode
-    return directory, "" if code in (0, 1) else f"{directory}: exit code {code}"
+    with subprocess.Popen(command) as process:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:  # the run ends by itself at the same Ctrl-C, and keeps what it has
+            process.send_signal(signal.SIGINT)
+            code = process.wait()
+    return directory, code
 
 
 def repeated(matrix: str, shapes: Sequence[str], seeds: Sequence[int], out: Path, words: Sequence[str]) -> Repeats:
@@ -89,12 +97,14 @@ def repeated(matrix: str, shapes: Sequence[str], seeds: Sequence[int], out: Path
     results: list[CellResult] = []
     problems: list[str] = []
     for shape in shapes:
-        directory, problem = run_once(matrix, shape, seeds, out, words)
-        problems += [problem] if problem else []
+        directory, code = run_once(matrix, shape, seeds, out, words)
+        problems += [] if code in AS_A_RUN_ENDS else [f"{directory}: exit code {code}"]
         try:
             results += read_results(directory)
         except (OSError, StoreError) as error:
             problems.append(str(error))
+        if code == INTERRUPTED:
+            break
     return compared(results, problems)
 
 

@@ -52,7 +52,7 @@ class DelayedTensors:
     """Scales and histories of one module, all float32 on the weight's device.
 
     ``scale`` (3,): encode scales of input, weight, output gradient. ``history`` (length, 3): row 0 is the running step.
-    ``backward_pass``: the pass that updates the gradient's part, or has done so.
+    ``last_backward``: number of the backward pass that the layer was last part of.
     """
 
     def __init__(self, length: int, device: torch.device) -> None:

@@ -167,7 +167,7 @@ def _setup_linear(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> No
 
 
 def _linear_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """Delayed scaling has its own backward (``linear.DelayedLinear``), so no scale of an earlier step appears here."""
+    """Delayed scaling has its own backward (``linear._DelayedLinear``), so no scale of an earlier step appears here."""
     x, weight = ctx.saved_tensors
     grad_x = torch.ops.fp8ref.dgrad(grad, weight, None, None, ctx.key) if ctx.needs_input_grad[0] else None
     if not ctx.needs_input_grad[1]:
