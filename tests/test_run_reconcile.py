@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from harness.run.journal import BrokenLine, Journal, Process
 from harness.run.plan_file import RunPlan
 from harness.run.postmortem import Death
 from harness.run.reconcile import Ending, Reconciled, reconcile, repro_command
-from harness.types import Expectation, Verdict, Waiver
+from harness.types import Expectation, Spec, Verdict, Waiver
 from tests.support.baselines import entry, use
 from tests.support.cells import Book, cell, plan, result
 
@@ -250,3 +251,12 @@ def test_a_retry_that_could_not_be_alone_does_not_say_so() -> None:
         assert found.notes[-1].startswith(note)
         assert found.findings[-1].got.endswith(got)
         assert "4 MiB in use before" in found.attempts[1].gpu
+
+
+def test_repro_of_a_selftest_is_the_selftest_of_the_cells_faults() -> None:
+    clean = cell(0)
+    broken = dataclasses.replace(clean, id="b", axes=dataclasses.replace(clean.axes, provider=Spec("fake+one+own:TWO")))
+    made = dataclasses.replace(plan(2, cells=(clean, broken)), command=("python", "runner.py", "selftest", "-n", "2"))
+    again = f"python runner.py selftest --matrix {made.matrix}"
+    assert repro_command(made, "b") == f"{again} --fault one --fault own:TWO -n 0"
+    assert repro_command(made, clean.id) == f"{again} -n 0"

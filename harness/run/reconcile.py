@@ -122,8 +122,19 @@ def reconcile(plan: RunPlan, journal: Journal, ending: Ending, *, today: datetim
     return Reconciled(tuple(results), tuple(faults), tuple(unstarted), tuple(to_retry), left_out)
 
 
+SELFTEST = ("python", "runner.py", "selftest")
+
+
 def repro_command(plan: RunPlan, cell_id: str) -> str:
-    """The command that runs one cell again, in the process that a debugger sees."""
+    """The command that runs one cell again, in the process that a debugger sees.
+
+    A selftest's file is no matrix: there it is the selftest of the cell's faults.
+    """
+    if plan.command[:3] == SELFTEST:
+        _, *faults = next(cell for cell in plan.cells if cell.id == cell_id).axes.provider.name.split("+")
+        named = [word for name in faults for word in ("--fault", name)]
+        words = [*SELFTEST, "--matrix", plan.matrix, *named, "-n", "0"]
+        return " ".join(shlex.quote(word) for word in words)
     words = ["python", "runner.py", "--matrix", plan.matrix, *plan.overrides]
     words += ["--baseline", plan.baseline.file] if plan.baseline else []
     words += ["--cell", cell_id, "-n", "0"]
