@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cases.layouts import build, inputs_of, store_transposed
+from cases.layouts import asks, build, inputs_of, store_transposed
 from harness.faults.storage_order import without_offset, without_strides
 from harness.fp8 import ops
 from harness.observe.run import Batches
@@ -14,7 +14,8 @@ from harness.providers.reference import ReferenceProvider
 from harness.types import Axes, Spec
 
 AXES = Axes("layouts", Spec("reference"), Spec("float8_current_scaling"))
-CONTEXT = CaseContext(ReferenceProvider(), AXES, None, torch.device("cpu"), torch.bfloat16)
+TOLD = asks(ReferenceProvider(), AXES, "cpu")
+CONTEXT = CaseContext(ReferenceProvider(), AXES, None, torch.device("cpu"), torch.bfloat16, told=TOLD)
 X = torch.arange(24.0).reshape(4, 6)
 
 
@@ -75,3 +76,13 @@ def test_others_are_read_as_storage_lies() -> None:
     assert without_strides(torch.arange(3.0).expand(2, 3)).tolist() == [[0, 1, 2], [2, 2, 2]]
     assert torch.equal(without_offset(X[1:, 3:]), X[:3, :3])
     assert torch.equal(without_offset(X.t()), X.t())
+
+
+def test_a_weight_lies_in_order_where_the_provider_multiplies_a_copy() -> None:
+    class Copying(ReferenceProvider):
+        strided_weights = False
+
+    told = asks(Copying(), AXES, "cpu")
+    plain = build(CaseContext(Copying(), AXES, None, torch.device("cpu"), torch.bfloat16, told=told))
+    assert all(parameter.is_contiguous() for parameter in plain.model.parameters())
+    assert not all(parameter.is_contiguous() for parameter in build(CONTEXT).model.parameters())
