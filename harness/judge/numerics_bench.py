@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from harness.judge.alpha import Alpha, noise_rms, project_shares, rounding_rms
-from harness.judge.bounds import Accumulator, accumulation_bound, accumulator_of_product, admissible_difference
+from harness.judge.bounds import Accumulator, accumulator_of_product, admissible_difference
 from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
 from harness.judge.oracle_engine import WGRAD
@@ -259,10 +259,8 @@ class Bench:
     def _accumulation(self, product: ProductRun) -> torch.Tensor:
         """The accumulation bound of one product, (rows of A, rows of B)."""
         fast = product.record is not None and product.record.fast_accumulation
-        depth = product.a.values.shape[-1]
-        accumulator = accumulator_of_product(self.obs.arch, depth, fast)
-        magnitudes = product.a.values.abs() @ product.b.values.abs().t()
-        bound = accumulation_bound(magnitudes, depth, accumulator, self.precision)
+        accumulator = accumulator_of_product(self.obs.arch, product.a.values.shape[-1], fast)
+        bound = product.accumulation_bound(accumulator, self.precision)
         scales = scale_product_bound(product.a, product.b)
         return bound if scales is None else bound + scales
 

@@ -71,6 +71,11 @@ class ProductRun:
     def label(self) -> str:
         return f"{self.name} {self.product}"
 
+    def accumulation_bound(self, accumulator: Accumulator, precision: Precision) -> torch.Tensor:
+        """Largest accumulation error of a correct kernel of this product, (rows of A, rows of B) float64."""
+        magnitudes = self.a.values.abs() @ self.b.values.abs().t()
+        return accumulation_bound(magnitudes, self.a.values.shape[-1], accumulator, precision)
+
 
 @dataclass
 class Site:
@@ -247,8 +252,7 @@ def resolve(
         return own, None
     bound = admissible_difference(own, precision, accumulator, noise, added)
     if product is not None:
-        magnitudes = product.a.values.abs() @ product.b.values.abs().t()
-        bound = torch.maximum(bound, accumulation_bound(magnitudes, product.a.values.shape[-1], accumulator, precision))
+        bound = torch.maximum(bound, product.accumulation_bound(accumulator, precision))
     worst = within((source - own).abs(), bound)
     if met is not None:
         met.append((operand.role, worst.ratio))

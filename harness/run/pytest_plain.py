@@ -20,7 +20,7 @@ from harness.plan import Plan, PlanError, load_matrix
 from harness.report import print_summary
 from harness.run import run_dir
 from harness.run.environment import child_defaults, now, of_run, refusals
-from harness.run.finish import Finished, finish, judged_require
+from harness.run.finish import Finished, finish_supervised, judged_require
 from harness.run.gpus import visible_gpus
 from harness.run.journal import dropped_ids, read_journal
 from harness.run.order import expensive_first
@@ -224,14 +224,7 @@ class PlainRun:
             run_dir.discard(self._run)
             return int(pytest.ExitCode.USAGE_ERROR)
         try:
-            self._finished = finish(
-                self._run,
-                supervisor.plan,
-                state,
-                rounds=len(supervisor.ends),
-                interrupted=supervisor.stopped,
-                stuck=supervisor.stuck,
-            )
+            self._finished = finish_supervised(supervisor, state)
         except OSError as error:
             return self._unwritable("the reports could not be written", error)
         self._results = state.results

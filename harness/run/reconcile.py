@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.judge.waivers import apply_waivers
+from harness.providers.load import split_faults
 from harness.run.journal import Journal, Process, Record, dropped_ids
 from harness.run.plan_file import RunPlan
 from harness.run.postmortem import Death
@@ -131,7 +132,7 @@ def repro_command(plan: RunPlan, cell_id: str) -> str:
     A selftest's file is no matrix: there it is the selftest of the cell's faults.
     """
     if plan.command[:3] == SELFTEST:
-        _, *faults = next(cell for cell in plan.cells if cell.id == cell_id).axes.provider.name.split("+")
+        _, faults = split_faults(next(cell for cell in plan.cells if cell.id == cell_id).axes.provider.name)
         named = [word for name in faults for word in ("--fault", name)]
         words = [*SELFTEST, "--matrix", plan.matrix, *named, "-n", "0"]
         return " ".join(shlex.quote(word) for word in words)
