@@ -47,8 +47,9 @@ def step(provider: OracleProvider, forward: Callable[[torch.Tensor], torch.Tenso
     provider.begin_step()
     x = batch(seed)
     y = forward(x)
-    with provider.backward_pass():
-        y.backward(draw("normal", tuple(y.shape), torch.Generator().manual_seed(seed + 1), torch.bfloat16).double())
+    gradient = draw("normal", tuple(y.shape), torch.Generator().manual_seed(seed + 1), torch.bfloat16).double()
+    with provider.backward_pass(y, gradient):
+        y.backward(gradient)
     return {"x": x, "y": y, "dx": x.grad, "trace": provider.trace}
 
 

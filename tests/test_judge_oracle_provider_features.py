@@ -125,7 +125,7 @@ def test_each_pass_over_a_graph_has_the_gradient_scale_of_the_passes_before_it()
     y = plain(provider, layer, batch(), DELAYED)
     scales = []
     for _ in range(2):
-        with provider.backward_pass():
+        with provider.backward_pass(y, torch.ones_like(y)):
             torch.autograd.grad(y, layer.weight, torch.ones_like(y), retain_graph=True)
         scales.append(provider.run.sites[0].encode_scales["grad_output"])
     assert scales == [1.0, 57344.0]

@@ -12,7 +12,7 @@ from harness.judge import wrong_eager
 from harness.judge.check import EVERY, Enabled
 from harness.judge.compare import shorten, sqnr, within
 from harness.judge.numerics_bare import BARE_CHECKS, DRAWN_DISTANCE
-from harness.judge.numerics_bench import Bench, tensors_of
+from harness.judge.numerics_bench import Bench
 from harness.judge.numerics_program import (
     BIT_EQUAL_BACKENDS,
     check_alpha,
@@ -25,6 +25,7 @@ from harness.judge.numerics_program import (
     undecided,
 )
 from harness.judge.numerics_tap import check_codes, check_kernel, check_scales, check_tap
+from harness.judge.numerics_views import tensors_of
 from harness.judge.oracle_provider import OracleUnsupported
 from harness.judge.oracle_run import foreign_layers
 from harness.judge.wrong_eager import judge_wrong_eager

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 
 from harness.judge.compare import bit_difference, norm, same_bits
-from harness.judge.numerics_bench import Bench, describe, tensors_of
+from harness.judge.numerics_bench import Bench
 from harness.judge.numerics_program import bits_wanted, check_storage
+from harness.judge.numerics_views import describe, tensors_of
 from harness.observe.types import StepTensors
 from harness.types import Finding
 

@@ -13,71 +13,27 @@ from harness.judge.alpha import Alpha, noise_rms, project_shares, rounding_rms
 from harness.judge.bounds import Accumulator, accumulator_of_product, admissible_difference
 from harness.judge.compare import same_bits, within
 from harness.judge.formats import Precision, precision_of
-from harness.judge.oracle_engine import WGRAD
+from harness.judge.numerics_views import (
+    Judged,
+    Pair,
+    View,
+    direct_products,
+    flat,
+    fresh_tensors,
+    kind_of,
+    share_view,
+    summed,
+    tensors_of,
+)
+from harness.judge.oracle_kernels import forward_kernel
 from harness.judge.oracle_noise import Noise
-from harness.judge.oracle_run import OracleRun, OracleStep, noises_of, records_of_step, run_oracle
-from harness.judge.oracle_sites import ProductRun, bias_within, product_within
+from harness.judge.oracle_run import OracleStep, noises_of, run_oracle
+from harness.judge.oracle_sites import ProductRun, bias_within
 from harness.judge.oracle_steps import OUTPUT
 from harness.judge.scale_product import scale_product_bound
-from harness.observe.types import Observations, RunSeen, StepTensors
+from harness.observe.types import Observations, RunSeen
 from harness.program import NoOracle
-from harness.providers.protocol import Operand, TapRecord
 from harness.types import Axes
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A product of the oracle's run and the tap's record of it. ``fresh`` False: an earlier view had the same bits."""
-
-    step: int
-    product: ProductRun
-    record: TapRecord
-    fresh: bool = True
-
-    def place(self, view: str) -> str:
-        step = f" step {self.step}," if self.step else ""
-        return f"{view},{step} {self.product.label}"
-
-
-@dataclass(frozen=True)
-class View:
-    """One judged run ("eager" or "compiled") with the oracle's run beside it.
-
-    ``shared``: the oracle's run is that of an earlier view, because every FP8 operand was bit-equal.
-    """
-
-    name: str
-    run: RunSeen
-    oracle: OracleRun
-    pairs: tuple[Pair, ...]
-    shared: bool = False
-
-    def steps(self) -> Iterator[tuple[int, StepTensors, OracleStep]]:
-        for index, (seen, own) in enumerate(zip(self.run.steps, self.oracle.steps, strict=False)):
-            yield index, seen, own
-
-    def tensor_place(self, step: int, name: str) -> str:
-        at = f" step {step}," if step else ""
-        return f"{self.name},{at} {describe(name)}"
-
-
-def describe(name: str) -> str:
-    """A tensor's name in words."""
-    return "output" if name == OUTPUT else f"gradient of {name}"
-
-
-def kind_of(name: str) -> str:
-    """What a tensor is, whatever its layer: "output", "input gradient", "weight gradient"..."""
-    if name == OUTPUT:
-        return "output"
-    last = name.rpartition(".")[2]
-    kind = last if last in ("weight", "bias") else "input" if name.startswith("input") else "parameter"
-    return f"{kind} gradient"
-
-
-def tensors_of(step: StepTensors | OracleStep) -> Mapping[str, torch.Tensor]:
-    """Output and gradients of a step by name."""
-    return {OUTPUT: step.output, **step.grads}
 
 
 @dataclass(frozen=True)
@@ -247,22 +203,22 @@ class Bench:
         return self._allowed[key][1]
 
     def _kernels(self, at: OracleStep, name: str) -> torch.Tensor:
-        """What the kernels that summed a weight's gradient, or the output, may be off by: a program must be allowed as
-        much.
+        """How far kernels may have moved the output or a gradient: a program must be allowed as much.
 
         ``admissible_difference`` knows a result's size, not that of the products it was summed from, and takes too
         little for an element whose few large products cancel (heavy-tailed data: measured 0.51 of it on an H200).
         """
         own = tensors_of(at)[name]
-        return _summed([self._accumulation(product) for product in _direct_products(at, name)], own)
+        if name == OUTPUT and at.source is not None:
+            moved = forward_kernel(at.sites, flat(own), at.source, self._kernel_bound, self.precision)
+            return summed([] if moved is None else [moved], own)
+        return summed([self._kernel_bound(product) for product in direct_products(at, name)], own)
 
-    def _accumulation(self, product: ProductRun) -> torch.Tensor:
-        """The accumulation bound of one product, (rows of A, rows of B)."""
+    def _kernel_bound(self, product: ProductRun) -> torch.Tensor:
+        """The bound of one product's kernel, (rows of A, rows of B)."""
         fast = product.record is not None and product.record.fast_accumulation
         accumulator = accumulator_of_product(self.obs.arch, product.a.values.shape[-1], fast)
-        bound = product.accumulation_bound(accumulator, self.precision)
-        scales = scale_product_bound(product.a, product.b)
-        return bound if scales is None else bound + scales
+        return product.kernel_bound(accumulator, self.precision)
 
     @property
     def view(self) -> View:
@@ -287,9 +243,9 @@ class Bench:
 
     def _scales(self, at: OracleStep, name: str) -> torch.Tensor | None:
         """What the products of decode scales may have lost in a tensor; None where that is nothing."""
-        lost = [scale_product_bound(product.a, product.b) for product in _direct_products(at, name)]
+        lost = [scale_product_bound(product.a, product.b) for product in direct_products(at, name)]
         found = [bound for bound in lost if bound is not None]
-        return _summed(found, tensors_of(at)[name]) if found else None
+        return summed(found, tensors_of(at)[name]) if found else None
 
     @functools.cached_property
     def nondeterministic(self) -> frozenset[str]:
@@ -333,77 +289,3 @@ class Bench:
         if name == OUTPUT:
             return "output" if bias_within(at.sites, tensors_of(at)[name]) is None else "output with bias"
         return kind_of(name)
-
-
-Judged = tuple[View, int, str, torch.Tensor, torch.Tensor]  # view, step, name, the run's tensor, the oracle's
-
-
-def _direct_products(at: OracleStep, name: str) -> list[ProductRun]:
-    """The FP8 products that a tensor is the sum of, up to operations of high precision: the output's last one, those
-    of a weight's gradient."""
-    if name == OUTPUT:
-        direct = product_within(at.sites, tensors_of(at)[name])
-        return [direct] if direct is not None else []
-    owners = [site for site in at.sites if site.parameter("weight") == name]
-    return [site.products[WGRAD] for site in owners if WGRAD in site.products]
-
-
-def _summed(bounds: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
-    total = sum(bounds, torch.zeros((), dtype=torch.float64))
-    return total.expand(like.shape) if total.dim() == 0 else total.reshape(like.shape)
-
-
-def fresh_tensors(views: Sequence[View]) -> Iterator[Judged]:
-    """Tensors of all views, those left out that an earlier view has bit for bit beside the same oracle run."""
-    known: dict[tuple[int, str], torch.Tensor] = {}
-    for view in views:
-        for index, seen, own in view.steps():
-            wanted = tensors_of(own)
-            for name, tensor in tensors_of(seen).items():
-                before = known.setdefault((index, name), tensor)
-                repeated = before is not tensor and view.shared and same_bits(before, tensor)
-                if name in wanted and not repeated:
-                    yield view, index, name, tensor, wanted[name]
-
-
-def _keyed(run: RunSeen, step: int) -> dict[tuple[str, str, int], TapRecord]:
-    """Records of a step by (layer, product, how many of these came before)."""
-    keyed: dict[tuple[str, str, int], TapRecord] = {}
-    for record in records_of_step(run, step):
-        if record.phase != "recompute":
-            name = run.layers.get(record.weight_ptr, "?")
-            use = sum(key[:2] == (name, record.product) for key in keyed)
-            keyed[name, record.product, use] = record
-    return keyed
-
-
-def same_operand(a: Operand, b: Operand) -> bool:
-    """True when two operands are bit-equal in everything."""
-    if (a.format, a.block, a.role) != (b.format, b.block, b.role):
-        return False
-    if (a.global_scale is None) != (b.global_scale is None):
-        return False
-    same_global = a.global_scale is None or b.global_scale is None or same_bits(a.global_scale, b.global_scale)
-    return same_global and same_bits(a.codes, b.codes) and same_bits(a.scale, b.scale)
-
-
-def share_view(first: View, run: RunSeen) -> View | None:
-    """A view of ``run`` on the oracle run of ``first``, if both fed the same bits to every FP8 product; else None."""
-    partners: dict[int, TapRecord] = {}
-    for step in range(len(first.oracle.steps)):
-        mine, theirs = _keyed(first.run, step), _keyed(run, step)
-        if mine.keys() != theirs.keys():
-            return None
-        for key, record in mine.items():
-            other = theirs[key]
-            if not (same_bits(record.a.source, other.a.source) and same_bits(record.b.source, other.b.source)):
-                return None
-            partners[id(record)] = other
-    if len(run.steps) != len(first.run.steps):
-        return None
-    pairs = []
-    for pair in first.pairs:
-        other, record = partners[id(pair.record)], pair.record
-        same = same_operand(record.a, other.a) and same_operand(record.b, other.b)
-        pairs.append(Pair(pair.step, pair.product, other, not (same and same_bits(record.output, other.output))))
-    return View("compiled", run, first.oracle, tuple(pairs), shared=True)

@@ -10,7 +10,8 @@ import torch
 
 from harness.judge.alpha import DECISIVE, Alpha
 from harness.judge.compare import Worst, bit_difference, first_index, norm, same_bits, within
-from harness.judge.numerics_bench import Bench, View, describe, kind_of, tensors_of
+from harness.judge.numerics_bench import Bench
+from harness.judge.numerics_views import View, describe, kind_of, tensors_of
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
 from harness.judge.oracle_steps import OUTPUT
 from harness.observe.types import RunSeen

@@ -13,7 +13,8 @@ from harness.judge.bounds import accumulation_bound, accumulation_excess, accumu
 from harness.judge.compare import first_index, same_values, within
 from harness.judge.formats import FORMATS, Precision, half_spacing, precision_of, round_to
 from harness.judge.formats import decode as decode_elements
-from harness.judge.numerics_bench import Bench, Pair, View, describe
+from harness.judge.numerics_bench import Bench
+from harness.judge.numerics_views import Pair, View, describe
 from harness.judge.oracle import OracleOperand, decode, quantize
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
 from harness.judge.oracle_run import OracleStep

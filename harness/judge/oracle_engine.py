@@ -16,15 +16,15 @@ from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import Precision, round_to
 from harness.judge.oracle import OracleOperand, block_of, quantize, transposed
 from harness.judge.oracle_delayed import Memories
+from harness.judge.oracle_kernels import forward_kernel, gradient_kernel
 from harness.judge.oracle_sites import (
+    Behind,
     Hints,
     Mismatch,
     ProductRun,
     Site,
     TraceEntry,
     bias_within,
-    dgrad_within,
-    product_within,
     resolve,
 )
 from harness.providers.protocol import Operand
@@ -40,13 +40,14 @@ OperandNoise = Mapping[tuple[int, str], torch.Tensor]  # (site, "input" or "grad
 class Call:
     """A linear call as the program makes it. ``recipe`` is None where no FP8 region is open; ``trains``: gradients are
     wanted, so that delayed scaling records amaxes; ``calibrates``: the recipe that a call in high precision records its
-    operands' amaxes for."""
+    operands' amaxes for; ``behind``: the site whose result it is given (harness.judge.oracle_kernels)."""
 
     layer: int
     name: str
     recipe: Spec | None
     trains: bool = True
     calibrates: Spec | None = None
+    behind: Behind | None = None
 
 
 class Engine(Protocol):
@@ -79,14 +80,17 @@ class RunEngine:
     sites: list[Site] = field(default_factory=list)
     trace: list[TraceEntry] = field(default_factory=list)
     recomputed: list[int] = field(default_factory=list)
+    ends: tuple[Behind, torch.Tensor] | None = None
 
     def begin(self, hints: Hints | None, noise: OperandNoise) -> None:
         """A new step."""
         self.hints, self.noise = hints, noise
         self.sites, self.trace, self.recomputed = [], [], []
+        self.ends = None
 
-    def begin_pass(self) -> None:
-        """A new pass over the step's backward."""
+    def begin_pass(self, ends: tuple[Behind, torch.Tensor] | None = None) -> None:
+        """A new pass over the step's backward, which begins at ``ends``: the site there, and the output's gradient."""
+        self.ends = ends
         for site in self.sites:
             site.encode_scales.pop("grad_output", None)
 
@@ -96,7 +100,7 @@ class RunEngine:
         # and so the site, a cycle through C++ that no garbage collector sees.
         kept = None if bias is None else bias.detach().clone()  # a later step may change it in place
         site = Site(len(self.sites), call.layer, call.name, recipe, x.detach(), y=x.new_empty(0), bias=kept)
-        site.trains = call.trains
+        site.trains, site.behind = call.trains, call.behind
         self.sites.append(site)
         own = round_to(x, self.precision)
         if recipe is None:
@@ -161,7 +165,9 @@ class RunEngine:
         return dw
 
     def bgrad(self, site: int, g: torch.Tensor) -> torch.Tensor:
-        db = round_to(round_to(g, self.precision).sum(0), self.precision)
+        known = self.sites[site].operands.get("grad_output")  # as dgrad or wgrad were given it
+        own = round_to(g, self.precision) if known is None else known.source
+        db = round_to(own.sum(0), self.precision)
         self.sites[site].stored[BGRAD] = db - g.sum(0)
         return db
 
@@ -212,8 +218,8 @@ class RunEngine:
             noise = self.noise.get((site.index, role))
             noise = noise if natural or noise is None else noise.t()
             added = bias_within(self.sites, source) if product == FPROP else None
-            made_by = self._made_by(product, role, source)
-            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added, met, made_by)
+            kernel = self._kernel_before(site, product, role, source)
+            source, mismatch = resolve(source, seen, self.precision, self.accumulator, noise, added, met, kernel)
             if mismatch is not None:
                 mismatches.append(mismatch)
         base = site.operands.get(role)
@@ -224,11 +230,18 @@ class RunEngine:
             site.operands[role] = operand
         return operand
 
-    def _made_by(self, product: str, role: str, source: torch.Tensor) -> ProductRun | None:
-        """The FP8 product that a layer's input or output gradient is the result of."""
+    def _kernel_before(self, site: Site, product: str, role: str, source: torch.Tensor) -> torch.Tensor | None:
+        """How far the kernels of earlier products may have moved an operand's source, in its own orientation."""
         if product == FPROP:
-            return product_within(self.sites, source)
-        return dgrad_within(self.sites, source) if (product, role) == (DGRAD, "grad_output") else None
+            return forward_kernel(self.sites, source, site.behind, self._kernel_bound, self.precision)
+        if role != "grad_output":
+            return None  # the input that fprop resolved
+        natural = source if product == DGRAD else source.t()
+        bound = gradient_kernel(self.sites, site.index, natural, self.ends, self._kernel_bound, self.precision)
+        return bound if bound is None or product == DGRAD else bound.t()
+
+    def _kernel_bound(self, product: ProductRun) -> torch.Tensor:
+        return product.kernel_bound(self.accumulator, self.precision)
 
     def _encode_scale(self, site: Site, recipe: Spec, role: str, source: torch.Tensor) -> float | None:
         """Delayed scaling's encode scale: asked for once per site and role, backward keeps what forward used."""

@@ -19,7 +19,8 @@ from harness.judge.bounds import FP32, Accumulator
 from harness.judge.formats import precision_of
 from harness.judge.oracle import settings
 from harness.judge.oracle_engine import Call, Engine, OperandNoise, RunEngine
-from harness.judge.oracle_sites import Hints, TraceEntry
+from harness.judge.oracle_kernels import behind
+from harness.judge.oracle_sites import Behind, Hints, TraceEntry
 from harness.providers.protocol import Autocast
 from harness.types import Spec
 
@@ -62,8 +63,9 @@ class OracleLinear(torch.nn.Module):
         w, b = self.weight.to(torch.float64), None if self.bias is None else self.bias.to(torch.float64)
         if kept is not None:
             w = _Kept.apply(w, kept.to(torch.float64))  # type: ignore[no-untyped-call]
-        trains = torch.is_grad_enabled()  # asked here: inside of a Function it is always off
-        y: torch.Tensor = _Linear.apply(flat, w, b, self.provider, self.layer, trains)  # type: ignore[no-untyped-call]
+        # Asked here: inside of a Function gradients are always off, and no tensor knows where it comes from.
+        asked = torch.is_grad_enabled(), behind(x)
+        y: torch.Tensor = _Linear.apply(flat, w, b, self.provider, self.layer, *asked)  # type: ignore[no-untyped-call]
         return y.reshape(*x.shape[:-1], y.shape[-1]).to(x.dtype)
 
 
@@ -77,8 +79,9 @@ class _Linear(torch.autograd.Function):
         provider: OracleProvider,
         layer: int,
         trains: bool,
+        source: Behind | None,
     ) -> torch.Tensor:
-        y, ctx.site = provider.call(layer, x, w, bias, trains)
+        y, ctx.site = provider.call(layer, x, w, bias, trains, source)
         ctx.save_for_backward(x, w)
         ctx.provider = provider
         return y
@@ -92,7 +95,7 @@ class _Linear(torch.autograd.Function):
         dx = engine.dgrad(ctx.site, g, w) if ctx.needs_input_grad[0] else None
         dw = engine.wgrad(ctx.site, g, x) if ctx.needs_input_grad[1] else None
         db = engine.bgrad(ctx.site, g) if ctx.needs_input_grad[2] else None
-        return dx, dw, db, None, None, None
+        return dx, dw, db, None, None, None, None
 
 
 class _Kept(torch.autograd.Function):
@@ -273,11 +276,12 @@ class OracleProvider:
         self.run.begin(hints, noise or {})
 
     @contextmanager
-    def backward_pass(self) -> Iterator[None]:
-        """Around one backward of the running step: forwards inside are recomputed; gradients' scales move after it, so
-        that another pass over the same graph has new ones."""
+    def backward_pass(self, output: torch.Tensor, gradient: torch.Tensor) -> Iterator[None]:
+        """Around one backward of the running step, from ``output`` and its ``gradient`` on: forwards inside are
+        recomputed; gradients' scales move after it, so that another pass over the same graph has new ones."""
         self._in_backward = True
-        self.run.begin_pass()
+        source = behind(output)
+        self.run.begin_pass(None if source is None else (source, gradient))
         try:
             yield
         finally:
@@ -295,12 +299,18 @@ class OracleProvider:
             self.engine, self.run.memories = self.run, memories
 
     def call(
-        self, layer: int, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, trains: bool = True
+        self,
+        layer: int,
+        x: torch.Tensor,
+        w: torch.Tensor,
+        bias: torch.Tensor | None,
+        trains: bool = True,
+        source: Behind | None = None,
     ) -> tuple[torch.Tensor, int]:
-        """A linear call of the program: result and site index."""
+        """A linear call of the program: result and site index. ``trains``, ``source`` (its ``behind``): as in Call."""
         region = self._regions[-1] if self._regions else _Region(None)
         name = self._names.get(layer, f"linear{layer}")
-        call = Call(layer, name, region.recipe, trains, region.calibrates)
+        call = Call(layer, name, region.recipe, trains, region.calibrates, source)
         if self._in_backward:
             return self.engine.recompute(call, x, w, bias)
         return self.engine.fprop(call, x, w, bias)

@@ -11,9 +11,10 @@ import torch
 from harness.judge.alpha import Component, Shares
 from harness.judge.bounds import Accumulator
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD, ReplayEngine
+from harness.judge.oracle_kernels import behind
 from harness.judge.oracle_noise import Noise, measure_noise
 from harness.judge.oracle_provider import OracleProvider, OracleUnsupported
-from harness.judge.oracle_sites import Hints, ProductRun, Site, TraceEntry
+from harness.judge.oracle_sites import Behind, Hints, ProductRun, Site, TraceEntry
 from harness.judge.oracle_steps import OUTPUT, At, Live, backward, forward, gradients, load_buffers, load_parameters
 from harness.observe.types import Batch, Observations, RunSeen
 from harness.program import NoOracle, Program
@@ -26,6 +27,7 @@ class OracleStep:
 
     ``left_over``: tap records of this step that no FP8 product of the program asked for; ``unknown``: records whose
     weight belongs to no layer. ``noise``: of the program's high-precision operations, where it was measured.
+    ``source``: the linear call whose result the output is, activations aside.
     """
 
     output: torch.Tensor
@@ -35,6 +37,7 @@ class OracleStep:
     left_over: Sequence[TapRecord] = ()
     unknown: Sequence[TapRecord] = ()
     noise: Noise = field(default_factory=Noise)
+    source: Behind | None = None
 
     @property
     def products(self) -> list[ProductRun]:
@@ -166,6 +169,7 @@ def run_oracle(
                 hints.left_over(),
                 hints.unknown,
                 noise,
+                behind(live.output),
             )
         )
     return OracleRun(provider, program, obs.batches, tuple(steps), compiled, live)

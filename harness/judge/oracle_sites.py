@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -12,11 +12,11 @@ from harness.judge.bounds import Accumulator, accumulation_bound, admissible_dif
 from harness.judge.compare import Worst, within
 from harness.judge.formats import Precision
 from harness.judge.oracle import OracleOperand
+from harness.judge.scale_product import scale_product_bound
 from harness.providers.protocol import Operand, TapRecord
 from harness.types import Spec
 
-# As harness.judge.oracle_engine, which imports this module, calls these products.
-_FPROP, _DGRAD = "fprop", "dgrad"
+_FPROP = "fprop"  # as harness.judge.oracle_engine, which imports this module, calls it
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,23 @@ class ProductRun:
     def label(self) -> str:
         return f"{self.name} {self.product}"
 
-    def accumulation_bound(self, accumulator: Accumulator, precision: Precision) -> torch.Tensor:
-        """Largest accumulation error of a correct kernel of this product, (rows of A, rows of B) float64."""
+    def kernel_bound(self, accumulator: Accumulator, precision: Precision) -> torch.Tensor:
+        """Largest error of a correct kernel of this product, (rows of A, rows of B) float64: of its sums and scales."""
         magnitudes = self.a.values.abs() @ self.b.values.abs().t()
-        return accumulation_bound(magnitudes, self.a.values.shape[-1], accumulator, precision)
+        bound = accumulation_bound(magnitudes, self.a.values.shape[-1], accumulator, precision)
+        scales = scale_product_bound(self.a, self.b)
+        return bound if scales is None else bound + scales
+
+
+Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Where a tensor comes from: index of the ``site`` that returned it, and the activations since, in order."""
+
+    site: int
+    through: tuple[Activation, ...] = ()
 
 
 @dataclass
@@ -85,7 +98,7 @@ class Site:
     the program's own tensors: added to that function it replays the run, quantisation and rounding included.
     ``recipe`` is None outside FP8 regions. ``x`` (M, K) is what the site was given, ``y`` (M, N) what it returned,
     ``bias`` (N,) what it had added to its product, ``dx`` (M, K) the gradient that its dgrad returned.
-    ``trains``: gradients were wanted.
+    ``trains``: gradients were wanted. ``behind``: the site whose result ``x`` is.
     """
 
     index: int
@@ -102,6 +115,7 @@ class Site:
     products: dict[str, ProductRun] = field(default_factory=dict)
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
     trains: bool = True
+    behind: Behind | None = None
 
     def parameter(self, kind: str) -> str:
         """Name of the layer's ``weight`` or ``bias`` in the program's model."""
@@ -121,14 +135,6 @@ def product_within(sites: Sequence[Site], value: torch.Tensor) -> ProductRun | N
     for site in reversed(sites):
         if _FPROP in site.products and site.y.shape == value.shape and torch.equal(site.y, value):
             return site.products[_FPROP]
-    return None
-
-
-def dgrad_within(sites: Sequence[Site], value: torch.Tensor) -> ProductRun | None:
-    """The dgrad product that the gradient ``value`` (M, K) is, where one of ``sites`` returned it; None elsewhere."""
-    for site in sites:
-        if _DGRAD in site.products and site.dx is not None and torch.equal(site.dx, value):
-            return site.products[_DGRAD]
     return None
 
 
@@ -235,13 +241,14 @@ def resolve(
     noise: torch.Tensor | None = None,
     added: torch.Tensor | None = None,
     met: list[tuple[str, float]] | None = None,
-    product: ProductRun | None = None,
+    kernel: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Mismatch | None]:
     """The tensor to quantise: the recorded source where admissible, else ``own`` and why; both (rows, reduced).
 
     ``noise`` and ``added`` as in :func:`harness.judge.bounds.admissible_difference`. ``met`` gets the role and the
-    largest value / bound. ``product``: the one that ``own`` is the result of; its kernel's own bound is allowed, which
-    is the larger one where few large terms cancel (a dgrad on heavy-tailed data: 0.56 of the other on an H200).
+    largest value / bound. ``kernel``: what the kernel of an earlier product may have moved ``own`` by
+    (harness.judge.oracle_kernels); allowed where it is the larger of the two, as where few large terms cancel (a dgrad
+    on heavy-tailed data: 0.56 of the other on an H200).
     """
     source = operand.source.detach().to(own)
     if source.shape != own.shape:
@@ -251,8 +258,8 @@ def resolve(
             met.append((operand.role, 0.0))
         return own, None
     bound = admissible_difference(own, precision, accumulator, noise, added)
-    if product is not None:
-        bound = torch.maximum(bound, product.accumulation_bound(accumulator, precision))
+    if kernel is not None:
+        bound = torch.maximum(bound, kernel)
     worst = within((source - own).abs(), bound)
     if met is not None:
         met.append((operand.role, worst.ratio))

@@ -81,10 +81,9 @@ def gradients(
 
     def one_pass() -> None:
         keep = retain or around is not None
-        with provider.backward_pass():
-            found = torch.autograd.grad(
-                live.output, wanted, batch.grad_output.to(live.output), allow_unused=True, retain_graph=keep
-            )
+        gradient = batch.grad_output.to(live.output)
+        with provider.backward_pass(live.output, gradient):
+            found = torch.autograd.grad(live.output, wanted, gradient, allow_unused=True, retain_graph=keep)
         for index, grad in enumerate(found):
             known = totals[index]
             totals[index] = grad if known is None or grad is None else known + grad
