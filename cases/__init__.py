@@ -39,6 +39,7 @@ CASES: Mapping[str, CaseEntry] = {
     ),
     "dynamic_shapes": CaseEntry("cases.dynamic_shapes:CASE", variants=("varying", "marked", "batch_one", "misaligned")),
     "frozen": CaseEntry("cases.frozen:CASE"),
+    "derived": CaseEntry("cases.derived:CASE", variants=("parametrized", "sliced")),
     "layouts": CaseEntry("cases.layouts:CASE"),
     "multi_step": CaseEntry("cases.multi_step:CASE"),
     "stack": CaseEntry(

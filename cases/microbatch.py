@@ -4,7 +4,7 @@ Catches: a kept weight that is never quantised again (NVIDIA/Megatron-LM#5642), 
 to be kept (NVIDIA/TransformerEngine#2119); scales that move on without the bytes they belong to
 (NVIDIA/TransformerEngine#1047); a cache that a first micro-batch without gradients leaves empty
 (NVIDIA/TransformerEngine#539); results that depend on whether weights are kept (NVIDIA/TransformerEngine#2852); a
-weight that was kept in one recipe and is used in another.
+weight that was kept in one recipe and is used in another; a copy of a layer that writes into what the layer keeps.
 
 Each step is a micro-batch with a forward and backward of its own, three to a window. Weights change after every one of
 them: a program that trains changes them between windows alone, but only so can a kept weight be told from a new one.
@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from cases.kept_copies import copies, refusals
 from cases.recipe_fields import others_of, with_other
 from cases.toy_linear import flat, linears_of
 from harness.data import draw
@@ -141,6 +142,8 @@ def _parity(ctx: CaseContext, layers: torch.nn.ModuleList, forward: Forward) -> 
     fresh = flat(autocast, layers)
 
     def probes(probing: Probing) -> None:
+        copies(probing, layers[0])
+        refusals(probing, layers[0])
         rows, width, _ = ctx.axes.shape
         recipes = (ctx.provider.recipe(ctx.axes.recipe),)
         generator = torch.Generator().manual_seed(ctx.axes.seed)

@@ -17,7 +17,7 @@ BUDGETED = ("graphs", "graph_breaks", "recompiles", "eager_frames")
 COUNTS = (*BUDGETED, "unimplemented", "steady_compiles")
 
 # Weakest first. A recipe that was traced and is now refused as unsupported (negative) has lost something.
-EVIDENCE_ORDER = ("none", "negative", "traced", "emulated", "native")
+EVIDENCE_ORDER = ("none", "negative", "traced", "rehearsed", "emulated", "native")
 
 # What can move a count. Python, pytest and the harness itself are in run.json.
 PRODUCT_VERSIONS = ("torch", "cuda", "triton", "transformer_engine", "torchao")
@@ -56,7 +56,7 @@ class BaselineCell:
     id: str
     arch: str  # resolved
     verdict: Literal["pass", "xfail", "skip"]
-    evidence: Literal["native", "emulated", "traced", "negative", "none"]
+    evidence: Literal["native", "emulated", "rehearsed", "traced", "negative", "none"]
     fp8_judged: bool
     graphs: int | None
     graph_breaks: int | None

@@ -179,7 +179,7 @@ class Program:
     sound: Callable[..., torch.Tensor] | None = None
     own_threads: bool = False
     probes: Callable[[Probing], None] | None = None
-    probe_levels: Sequence[Evidence] = (Evidence.NATIVE, Evidence.EMULATED)
+    probe_levels: Sequence[Evidence] = (Evidence.NATIVE, Evidence.EMULATED, Evidence.REHEARSED)
 
     def run(self, step: Step) -> torch.Tensor:
         """The step's output."""

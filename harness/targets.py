@@ -8,7 +8,9 @@ is wrong with it is said with its file and line.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch
 
+from harness.ctrl_c import CtrlC
 from harness.data import draw
 from harness.layout import laid_out_like
 from harness.observe.sites import frames_of, innermost, site
@@ -50,10 +53,7 @@ def load_target(target: str) -> Callable[..., Any]:
         LoadError: its module can't be imported, or has no such callable; with the user's file and line.
     """
     module_name, _, attribute = target.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a user's file may raise anything at import, and may be a script
-        raise LoadError(_import_message(target, module_name, error)) from error
+    found: Any = _imported(target, module_name)
     where = getattr(found, "__file__", None) or module_name
     for part in attribute.split("."):
         try:
@@ -67,6 +67,35 @@ def load_target(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def code_of(target: str) -> tuple[str, ...]:
+    """Where the user's own code lies: the directories of the package that ``target`` is in, or that of its file; of a
+    file among what is installed that file alone. Empty without a target, and where nothing can be found."""
+    top = target.partition(":")[0].partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top) if top else None
+    except ValueError:  # a module made by hand, without a spec
+        spec = None
+    if spec is None:
+        return ()
+    if spec.submodule_search_locations is not None:
+        return tuple(os.path.abspath(path) for path in spec.submodule_search_locations)
+    if not spec.has_location or spec.origin is None:
+        return ()
+    file = os.path.abspath(spec.origin)
+    directory = os.path.dirname(file)
+    return (file,) if os.path.basename(directory) in ("site-packages", "dist-packages") else (directory,)
+
+
+def _imported(target: str, module_name: str) -> Any:
+    with CtrlC() as ctrl_c:
+        try:
+            return importlib.import_module(module_name)
+        except BaseException as error:  # a user's file may raise anything at import, and may be a script
+            if isinstance(error, KeyboardInterrupt) and ctrl_c.came:
+                raise
+            raise LoadError(_import_message(target, module_name, error)) from error
+
+
 def _import_message(target: str, module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
         places = "neither installed, nor in the working directory, nor beside the matrix"
@@ -74,7 +103,8 @@ def _import_message(target: str, module_name: str, error: BaseException) -> str:
     place = innermost(frames_of(error.__traceback__))
     if isinstance(error, SyntaxError) and error.filename:
         place = site(error.filename, error.lineno)
-    return f"{place + ': ' if place else ''}importing {module_name} raised {type(error).__name__}: {error}"
+    raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{place + ': ' if place else ''}importing {module_name} raised {raised}"
 
 
 def build_target(ctx: CaseContext) -> Program:

@@ -754,3 +754,38 @@ def set_compile_config(settings: Mapping[str, Any]) -> None:
         module, _, key = name.partition(".")
         if hasattr(modules[module], key):
             setattr(modules[module], key, value)
+
+
+# --- memory that stays in use (harness/observe/kept.py) -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor's memory, which this doesn't keep. ``number`` is the same for views of one memory, and no other's while
+    this lives; ``expired()`` is true once nobody holds the memory any more, in Python or in C++."""
+
+    number: int
+    bytes: int
+    expired: Callable[[], bool]
+
+
+def memory_of(tensor: torch.Tensor) -> Memory | None:
+    """None for a tensor without memory of its own (sparse ones, functorch's wrappers)."""
+    from torch.multiprocessing.reductions import StorageWeakRef  # 2.11, 2.13, 2.14
+
+    if not torch._C._has_storage(tensor):  # 2.11, 2.13, 2.14
+        return None
+    storage = tensor.untyped_storage()
+    handle = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+    return Memory(int(handle.cdata), int(storage.nbytes()), handle.expired)
+
+
+def without_torch_functions() -> contextlib.AbstractContextManager[Any]:
+    """A context in which no function mode, and no tensor subclass, has a say in what is asked of tensors."""
+    context: contextlib.AbstractContextManager[Any] = torch._C.DisableTorchFunction()  # 2.11, 2.13, 2.14
+    return context
+
+
+def edits_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written in place, as autograd counts."""
+    return int(tensor._version)  # 2.11, 2.13, 2.14

@@ -6,6 +6,7 @@ Nothing here imports torch: the front (``runner.py``) plans and reports without 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -72,6 +73,7 @@ class Evidence(str, enum.Enum):
 
     NATIVE = "native"
     EMULATED = "emulated"
+    REHEARSED = "rehearsed"
     TRACED = "traced"
     NEGATIVE = "negative"
     NONE = "none"  # nothing was observed: the cell crashed, errored or was skipped before it ran
@@ -97,6 +99,12 @@ class Spec:
 
     def as_dict(self) -> dict[str, Scalar]:
         return dict(self.fields)
+
+
+def implementation(provider: str) -> str:
+    """A provider's label without its setting ``rehearse``, which is how cells elsewhere are looked at, not another
+    implementation: they must earn what ``require`` asks together with the rest."""
+    return re.sub(r"\(rehearse=\w+\)|,rehearse=\w+", "", provider)
 
 
 def scalar_text(value: Scalar) -> str:

@@ -333,6 +333,10 @@ REFUSED = ["error.refusal"]
         ("emulated", [one("fail", gates=False)], False),
         ("traced", [one("fail", gates=False)], False),
         ("emulated", [one(), one("xfail", axes={"recipe": "x"})], False),
+        ("emulated", [one(evidence="rehearsed")], False),
+        ("traced", [one(evidence="rehearsed")], True),
+        ("emulated", [one(), one(evidence="rehearsed", provider="p(rehearse=true)")], True),
+        ("emulated", [one(), one(evidence="rehearsed", axes={"recipe": "other"})], False),
     ],
 )
 def test_the_evidence_is_what_the_report_demands_too(require: str, results: Lines, met: bool) -> None:

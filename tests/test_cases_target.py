@@ -47,6 +47,12 @@ def high_precision():
 
 def raises():
     raise ValueError("no such size")
+
+def odd_size(ctx):
+    layer = ctx.provider.linear(100, 128, bias=True, dtype=ctx.dtype, device=ctx.device)
+    model = Model("good")
+    model.layer = layer
+    return model, torch.zeros(128, 100, dtype=torch.bfloat16)
 """
 MORE = """
 import random
@@ -244,6 +250,14 @@ def test_an_exception_of_the_users_code_is_an_error_at_the_users_line(beside: Pa
     assert "build_target" not in result.detail  # frames of the harness are folded
 
 
+def test_what_a_layer_refuses_is_told_at_the_users_call_of_it(beside: Path) -> None:
+    result = run("odd_size")
+    line = MODEL.splitlines().index("        y = self.layer(x)") + 1
+    assert [finding.site.rpartition("/")[2] for finding in result.findings] == [f"users_cell_model.py:{line}"] * 2
+    assert "in_features is 100" in str(result.findings)
+    assert "harness/fp8/shapes.py" in result.detail
+
+
 def test_a_target_that_is_not_there_is_the_users_mistake(beside: Path) -> None:
     with pytest.raises(LoadError, match="has no goood"):
         run("goood")
@@ -325,6 +339,7 @@ def test_what_the_oracle_cant_know_is_neither_judged_nor_red(beside: Path, attri
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
     assert why in result.notes[-1]
     assert JUDGED not in result.checks
+    assert ("to within 25% of each tensor's norm" in result.notes[-1]) == (attribute == "dropout")
 
 
 @pytest.mark.parametrize(

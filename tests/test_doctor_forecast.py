@@ -232,6 +232,7 @@ def test_a_bare_name_would_take_the_provider_that_falls_short_too() -> None:
         (Spec("reference"), "float8_current_scaling", "cpu"),
         (Spec("reference"), "mxfp8_block_scaling", "cpu"),
         (Spec("reference", (("emulate", False),)), "nvfp4_block_scaling", "cpu"),
+        (Spec("reference", (("rehearse", True),)), "mxfp8_block_scaling", "sm100"),
         (Spec("transformer_engine"), "float8_current_scaling", "host"),
     ],
 )

@@ -39,6 +39,7 @@ LEFT = {
     "saved_tensor_hooks_left": {"torch.autograd.pack_hooks_active"},
     "stance_left": {"torch.dynamo_stance"},
     "threads_left": {"torch.threads"},
+    "warnings_silenced": {"process.warnings.filters"},
 }
 
 

@@ -13,7 +13,7 @@ from harness.judge.compile_checks import captured
 from harness.judge.fp8_checks import observed
 from harness.judge.state_checks import unexpected
 from harness.judge.verdict import CHECKS, run_checks
-from harness.observe.types import Break, CallSeen, Fact, ProductSeen, RunSeen, StateDiff, TracedStep
+from harness.observe.types import Break, CallSeen, Fact, Kept, Left, ProductSeen, RunSeen, StateDiff, TracedStep
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord
 from harness.types import Budgets, Evidence, Expectation, Raises
@@ -25,6 +25,7 @@ LIAR = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "fp8_native")
 EMULATED = GemmRecord("fp8ref::product", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_emulated")
 UNKNOWN = GemmRecord("vendor::gemm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "unknown")
 SITE = Break("Unsupported: print", "user.py:10", 2)
+LEFT = tuple(Left(stretch, 8, "(2,) float32 on cpu") for stretch in (0, 1, 2))
 REFUSAL = Raises("RuntimeError", "not supported under torch.compile")
 
 
@@ -65,12 +66,16 @@ ALONE: list[tuple[str, Mapping[str, Any]]] = [
     ("state.unchanged", {"state_diffs": (StateDiff("after compile", "depth", "0", "1"),)}),
     ("state.observed", {"state_keys": 0}),
     ("state.observed", {"state_moves": 0}),
+    ("state.memory", {"kept": Kept(10, LEFT)}),
+    ("state.memory", {"kept": Kept(10, allocated=tuple(range(10)))}),
     ("observe.timing", {"timing": {"eager_s": 0.1, "steady_ms": -1.0}}),
     ("observe.timing", {"timing": {"eager_s": float("nan")}}),
     ("error.unexpected", {"errors": (error("compile"),)}),
     ("observe.complete", {"eager_again": None}),
     ("observe.complete", {"compiled": None}),
     ("observe.complete", {"later": ()}),
+    ("observe.complete", {"kept": None}),
+    ("observe.complete", {"kept": Kept(9)}),
     ("observe.complete", {"census": {"frames_total": 0, "frames_ok": 0}, "axes": {"fullgraph": False}}),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils import parametrize
 
 from harness.data import draw, fill_parameters
 from harness.judge.formats import precision_of, round_to
@@ -261,3 +262,25 @@ def test_other_features_are_what_their_names_say() -> None:
     memories = provider.run.memories
     provider.features["reset_state"]()
     assert provider.run.memories is not memories
+
+
+class Gain(torch.nn.Module):
+    """A gain that bfloat16 products can't hold."""
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight * (1 + 2.0**-7)
+
+
+def test_a_computed_weight_is_rounded_to_the_programs_dtype_and_passes_its_gradient_on() -> None:
+    provider, model = made(1)
+    parametrize.register_parametrization(model.layers[0], "weight", Gain())
+    original = dict(model.named_parameters())["layers.0.parametrizations.weight.original"]
+    x = batch().to(torch.float64)
+    provider.begin_step()
+    y = model.layers[0](x)  # in no region: a plain product
+    computed = original.detach() * (1 + 2.0**-7)
+    assert torch.equal(y.detach(), round_to(x @ round_to(computed, BF16).t(), BF16))
+    assert not torch.equal(y.detach(), round_to(x @ computed.t(), BF16))
+    with provider.backward_pass():
+        (grad,) = torch.autograd.grad(y, [original], torch.ones_like(y))
+    assert torch.equal(grad, round_to(torch.ones_like(y).t() @ x, BF16) * (1 + 2.0**-7))

@@ -6,6 +6,7 @@ import gc
 import logging
 import random
 import sys
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -35,6 +36,49 @@ def test_each_setting_is_told_by_its_name() -> None:
     found = changed(lambda: sys.setrecursionlimit(limit + 1), lambda: sys.setrecursionlimit(limit))
     assert found == {"process.recursion_limit": (str(limit), str(limit + 1))}
     assert process_state() == process_state()
+
+
+def after(change: Callable[[], object]) -> dict[str, tuple[str, str]]:
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        return changed(change, lambda: None)
+
+
+def test_filters_that_decide_of_anybodys_warnings_are_told() -> None:
+    for change in (
+        lambda: warnings.simplefilter("ignore"),
+        lambda: warnings.simplefilter("error", UserWarning),
+        lambda: warnings.filterwarnings("ignore", category=FutureWarning, append=True),
+    ):
+        assert set(after(change)) == {"process.warnings.filters"}
+    ((before, now),) = after(lambda: warnings.simplefilter("ignore", UserWarning)).values()
+    assert (before, now) == ("()", "('ignore UserWarning',)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert set(changed(warnings.resetwarnings, lambda: None)) == {"process.warnings.filters"}
+
+
+def test_filters_of_ones_own_warnings_and_undone_ones_are_not() -> None:
+    class OwnWarning(Warning):
+        pass
+
+    def undone() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+
+    for change in (
+        lambda: warnings.simplefilter("once", OwnWarning),
+        lambda: warnings.filterwarnings("ignore", "ndarray size changed"),
+        lambda: warnings.filterwarnings("ignore", module="mine"),
+        undone,
+    ):
+        assert after(change) == {}
+
+
+def test_a_replaced_printer_of_warnings_is_told() -> None:
+    found = after(lambda: logging.captureWarnings(True))
+    logging.captureWarnings(False)
+    assert {key: now for key, (_, now) in found.items()} == {"process.warnings.showwarning": "logging._showwarning"}
 
 
 def test_variables_of_the_environment_are_told_but_those_that_torch_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,43 @@ def test_innermost_user_frame_wins() -> None:
     assert sites.innermost([(torch.__file__, 9)]) == ""
 
 
+USERS = "/home/somebody/work"
+LAYER = str(Path(harness.fp8.__file__).parent / "linear.py")
+OWN = (f"{USERS}/model.py", 3)
+
+
+def test_the_users_own_frame_comes_before_deeper_ones_of_the_library() -> None:
+    stack = [(str(REPO / "cases" / "target.py"), 1), OWN, (f"{USERS}/.venv/lib/site-packages/library/linear.py", 5)]
+    assert sites.innermost([*stack, (LAYER, 9)]) == "harness/fp8/linear.py:9"
+    with sites.own_code([USERS]):
+        assert sites.innermost([*stack, (LAYER, 9)]) == "work/model.py:3"
+        assert sites.innermost([(LAYER, 9)], stack) == "work/model.py:3", "another stack has one"
+        assert sites.innermost([(f"{USERS}/part/layers.py", 7), (LAYER, 9)]) == "part/layers.py:7"
+        assert sites.innermost([(LAYER, 9)], [(torch.__file__, 2)]) == "harness/fp8/linear.py:9", "there is none"
+    assert sites.innermost([*stack, (LAYER, 9)]) == "harness/fp8/linear.py:9"
+
+
+def test_own_code_is_a_file_or_what_lies_below_a_directory_and_nothing_that_is_installed() -> None:
+    with sites.own_code([USERS, f"{USERS}2/model.py"]):
+        assert sites.is_own_file(f"{USERS}2/model.py")
+        assert not sites.is_own_file(f"{USERS}2/other.py")
+        assert not sites.is_own_file(f"{USERS}3/model.py")
+        assert not sites.is_own_file(f"{USERS}/.venv/lib/python3.11/site-packages/library/x.py")
+    with sites.own_code([str(REPO)]):  # the user's file stands in the repository
+        assert sites.is_own_file(str(REPO / "model.py"))
+        assert not any(map(sites.is_own_file, (LAYER, str(REPO / "cases" / "target.py"), str(REPO / "runner.py"))))
+    installed = str(Path(torch.__file__).parents[1] / "mine")
+    with sites.own_code([installed]):
+        assert sites.is_own_file(installed + "/model.py")
+        assert not sites.is_own_file(torch.__file__)
+
+
+def test_own_code_ends_with_an_exception_too() -> None:
+    with pytest.raises(ZeroDivisionError), sites.own_code([USERS]):
+        raise ZeroDivisionError
+    assert not sites.is_own_file(OWN[0])
+
+
 def test_frames_of_a_traceback() -> None:
     try:
         raise ValueError

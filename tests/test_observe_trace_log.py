@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+import harness.fp8
 from harness.observe.census import reset_compiler
+from harness.observe.sites import own_code
 from harness.observe.trace_log import (
     TRACE_LOGGER,
     TraceLog,
@@ -112,6 +115,16 @@ def test_site_is_the_users_line() -> None:
 def test_site_in_a_library_frame_falls_back_to_the_innermost_user_frame() -> None:
     text = REPORT.replace(f"user code at {HERE}:25", f"user code at {torch.__file__}:7")
     assert break_site(text) == "tests/test_observe_trace_log.py:25"
+
+
+def test_site_in_a_product_gives_way_to_the_users_own_frame(tmp_path: Path) -> None:
+    layer = Path(harness.fp8.__file__).parent / "linear.py"
+    text = REPORT.replace(f"user code at {HERE}:25", f"user code at {layer}:7")
+    assert break_site(text) == "harness/fp8/linear.py:7"
+    with own_code([str(Path(HERE).parent)]):
+        assert break_site(text) == "tests/test_observe_trace_log.py:25"
+    with own_code([str(tmp_path)]):
+        assert break_site(text) == "harness/fp8/linear.py:7"
 
 
 def test_site_without_any_user_frame_is_what_the_report_says() -> None:

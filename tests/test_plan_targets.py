@@ -13,7 +13,9 @@ from harness.plan.targets import check_targets, fault_of
 
 FILES = {
     "mine.py": "import torch\ntry:\n    import fast as ops\nexcept ImportError:\n    ops = None\n"
-    "def build(ctx): pass\nclass Maker:\n    def build(self): pass\nif torch:\n    builds = [b := 1]\n",
+    "def build(ctx): pass\nclass Maker:\n    def build(self): pass\n"
+    "class Heir(Maker): pass\n@torch.made\nclass Made: pass\nclass Twice: pass\nTwice = torch.make(Twice)\n"
+    "Maker.given = 1\nif torch:\n    builds = [b := 1]\n",
     "broken.py": "x = 1\ndef f(:\n",
     "raises.py": "def build(): pass\nraise ValueError('at import')\n",
     "star.py": "from mine import *\n",
@@ -47,7 +49,12 @@ def directory(tmp_path: Path) -> Path:
     [
         "mine:build",
         "mine:Maker.build",
-        "mine:Maker.no_such_method",  # classes may inherit: for the import to say
+        "mine:Maker.__call__",
+        "mine:Maker.given",
+        "mine:Heir.no_such_method",  # it may inherit it: for the import to say
+        "mine:Made.no_such_method",
+        "mine:Twice.no_such_method",
+        "mine:ops.no_such_function",
         "mine:ops",
         "mine:torch",
         "mine:builds",
@@ -76,6 +83,8 @@ def test_what_is_there_or_may_be_is_left_alone(directory: Path, target: str) -> 
     [
         ("mine:biuld", "mine.py has no biuld", "build"),
         ("mine:zzz", "mine.py has no zzz", None),
+        ("mine:Maker.biuld", "mine.py has no Maker.biuld", "Maker.build"),
+        ("mine:Maker.biuld.deeper", "mine.py has no Maker.biuld", "Maker.build"),
         ("nime:build", "no module named 'nime': neither installed, nor in the working directory", None),
         ("packages.model:build", "no module named 'packages'", "package"),
         ("package.modle:build", "no module named 'package.modle'", "package.model"),
@@ -117,6 +126,31 @@ def test_all_bad_targets_of_a_matrix_are_told_at_once_where_they_stand(directory
         (4, 40, None),
         (6, 14, "package.model"),
     ]
+
+
+def test_they_are_told_beside_whatever_else_is_wrong(directory: Path) -> None:
+    path = directory / "m.yaml"
+    path.write_text(
+        MATRIX.replace("nowhere_at_all:f", "no_target").replace("float8_current", "float8_curent") + "more: 1\n"
+    )
+    with pytest.raises(MatrixErrors) as raised:
+        load_matrix(path)
+    assert [(e.line, e.column, e.nearest) for e in raised.value.errors] == [
+        (2, 34, "float8_current_scaling"),
+        (4, 12, "build"),
+        (4, 40, None),
+        (6, 14, "package.model"),
+        (7, 1, None),
+    ]
+    assert "expected package.module:attribute, got 'no_target'" in str(raised.value)
+
+
+def test_they_are_told_beside_cells_that_cannot_be(directory: Path) -> None:
+    path = directory / "m.yaml"
+    path.write_text(MATRIX + '  - {case: toy_linear, target: "mine:build"}\n')
+    with pytest.raises(MatrixErrors) as raised:
+        load_matrix(path)
+    assert [e.line for e in raised.value.errors] == [4, 4, 6, 7]
 
 
 def test_targets_of_set_are_told_as_such_and_good_ones_pass(directory: Path) -> None:

@@ -219,7 +219,7 @@ def test_reset_is_in_place(provider: ReferenceProvider) -> None:
 
 def test_emulate_is_put_in_force_by_use(provider: ReferenceProvider) -> None:
     strict = ReferenceProvider(emulate=False)
-    assert strict.settings == {"emulate": False}
+    assert strict.settings == {"emulate": False, "rehearse": False}
     assert strict.supports(Spec("mxfp8_block_scaling"), "cpu").level == "unsupported"
     assert strict.supports(Spec("mxfp8_block_scaling"), "cpu").error == "UnsupportedRecipeError"
     assert provider.supports(Spec("mxfp8_block_scaling"), "cpu").level == "emulated"

@@ -211,7 +211,7 @@ def test_unknown_levels_are_refused() -> None:
 
 def test_evidence_is_counted_by_level_and_refusals_apart() -> None:
     rows = {row.level: row for row in evidence_rows(mixed_results())}
-    assert set(rows) == {"native", "emulated", "traced", "negative", "none"}
+    assert set(rows) == {"native", "emulated", "rehearsed", "traced", "negative", "none"}
     assert (rows["native"].passed, rows["native"].refused, rows["native"].reds) == (27, 8, 12)
     assert sum(row.cells for row in rows.values()) == 70
     for row in rows.values():
@@ -222,11 +222,27 @@ def test_evidence_is_counted_by_level_and_refusals_apart() -> None:
 def test_an_architecture_that_was_only_traced_is_named() -> None:
     traced = [passed(dataclasses.replace(axes, arch="sm100")) for axes in ci_axes()[10:13]]
     assert never_native([*green_results(), *traced]) == [
-        "B200 (sm100) has never been run natively here: 3 cells were traced, none was executed."
+        "B200 (sm100) has never been run natively here: 3 cells were traced, none was executed there."
     ]
     assert never_native([*traced, passed(ci_axes()[10], arch="sm100")]) == []
     general = "B200 (sm100) has never been run natively with this harness: nothing here speaks for it."
     assert never_native(green_results()) == [general]
+
+
+def test_a_rehearsal_is_worth_a_traced_pass_of_the_same_provider() -> None:
+    """It executes, and no kernel of the architecture does."""
+    rehearsed = passed(NATIVE, evidence=Evidence.REHEARSED, arch="sm100", provider="reference(rehearse=true)")
+    assert require_findings("traced", [rehearsed]) == []
+    assert require_findings("emulated", [rehearsed])[0].startswith("nothing was executed")
+    other = passed(EMULATED, evidence=Evidence.NATIVE)
+    (shortfall,) = require_findings("emulated", [rehearsed, other])
+    assert shortfall == "float8_current_scaling on reference: passed no cell emulated or better, only traced"
+    assert require_findings("emulated", [rehearsed, other, passed(NATIVE)]) == []
+    assert not executed(rehearsed)
+    assert unjudged(dataclasses.replace(rehearsed, checks=()))
+    assert never_native([rehearsed]) == [
+        "B200 (sm100) has never been run natively here: 1 cells were rehearsed, none was executed there."
+    ]
 
 
 def test_executed_is_not_what_was_traced_refused_or_lost() -> None:

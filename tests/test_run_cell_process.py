@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -130,10 +131,33 @@ def test_preparing_records_the_machine(run: RunDir, process: Make) -> None:
     assert (record.type, record.data["host"], record.data["run"]) == ("host", {"arch": "sm90"}, plan(1).run_id)
 
 
+def interrupted(of: Cell) -> CellResult:
+    signal.raise_signal(signal.SIGINT)
+    return result(of)
+
+
 def test_ctrl_c_is_not_a_result(run: RunDir, process: Make) -> None:
     with pytest.raises(KeyboardInterrupt):
-        process(raising(KeyboardInterrupt())).run(cell(0))
+        process(interrupted).run(cell(0))
     assert kinds(run) == ["start"]
+
+
+@pytest.mark.parametrize(
+    ("error", "got"),
+    [
+        (KeyboardInterrupt(), "KeyboardInterrupt, raised by the program itself: no Ctrl-C came"),
+        (SystemExit(3), "SystemExit: 3"),
+        (GeneratorExit("early"), "GeneratorExit: early"),
+    ],
+)
+def test_what_is_no_exception_and_no_ctrl_c_is_named_with_its_line(
+    run: RunDir, process: Make, error: BaseException, got: str
+) -> None:
+    found = process(raising(error)).run(cell(0))
+    (finding,) = found.findings
+    assert (found.verdict, finding.check, finding.got) == (Verdict.ERROR, "error.unexpected", got)
+    assert finding.site.startswith("tests/test_run_cell_process.py:")
+    assert kinds(run) == ["start", "end"]
 
 
 def test_what_a_worker_prints_goes_to_its_log_and_not_to_the_terminal(

@@ -16,7 +16,7 @@ from harness.observe.run import Batches
 from harness.program import CaseContext, NoOracle, Program, Step
 from harness.providers.reference import ReferenceProvider
 from harness.registry import LoadError
-from harness.targets import TargetError, build_target, load_target, look_in
+from harness.targets import TargetError, build_target, code_of, load_target, look_in
 from harness.types import Axes, Spec
 
 AXES = Axes("target", Spec("reference"), Spec("float8_current_scaling"))
@@ -139,12 +139,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "broken_model.py").write_text("import torch\n\ntorch.no_such_thing\n")
     (tmp_path / "unwritten_model.py").write_text("x = 1\ndef f(:\n")
     (tmp_path / "script_model.py").write_text("import sys\n\nsys.exit('a script')\n")
+    (tmp_path / "stopped_model.py").write_text("raise KeyboardInterrupt\n")
     (tmp_path / "needy_model.py").write_text("import no_such_package_at_all\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     look_in([tmp_path])
     importlib.invalidate_caches()
     yield "users_model"
-    for name in ("users_model", "broken_model", "unwritten_model", "needy_model", "script_model"):
+    for name in ("users_model", "broken_model", "unwritten_model", "needy_model", "script_model", "stopped_model"):
         sys.modules.pop(name, None)
 
 
@@ -172,6 +173,7 @@ def test_directories_come_first_once_and_in_order(monkeypatch: pytest.MonkeyPatc
         ("users_model.inner:build", "no module named 'users_model.inner'"),
         ("users_model:alown", "users_model.py has no alown (did you mean alone?)"),
         ("users_model:Maker.bulid", "users_model.py has no Maker.bulid (did you mean build?)"),
+        ("stopped_model:build", "stopped_model.py:1: importing stopped_model raised KeyboardInterrupt"),
         ("script_model:build", "script_model.py:3: importing script_model raised SystemExit: a script"),
         ("users_model:number", "has number, but it can't be called (int)"),
         ("broken_model:build", "broken_model.py:3: importing broken_model raised AttributeError"),
@@ -303,3 +305,34 @@ def test_regions_of_the_oracle_leave_the_library_alone(module: str) -> None:
     x = torch.zeros(16, 32, dtype=torch.float64)
     for index in range(2):
         assert program.run(Step(index, program.forward, program.recipes(), (x,))).shape == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("owned:build", "."),
+        ("owned_package.inner:build", "owned_package"),
+        ("owned_space.inner:build", "owned_space"),
+        ("no_such_module_at_all:build", None),
+        ("sys:exit", None),
+        ("__main__:build", None),
+        ("", None),
+    ],
+)
+def test_the_users_code_is_what_lies_beside_the_module_or_in_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, found: str | None
+) -> None:
+    for name in ("owned.py", "owned_package/__init__.py", "owned_package/inner.py", "owned_space/inner.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise AssertionError('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert code_of(target) == (() if found is None else (str((tmp_path / found).resolve()),))
+
+
+def test_of_an_installed_file_only_that_file_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "site-packages" / "owned_installed.py"
+    file.parent.mkdir()
+    file.touch()
+    monkeypatch.syspath_prepend(str(file.parent))
+    assert code_of("owned_installed:build") == (str(file),)

@@ -11,6 +11,8 @@ from harness.audit.cells import is_red
 from harness.audit.record import Json, Recorded, Said
 
 LEVELS = ("traced", "emulated", "native")  # weakest first
+REHEARSED = "rehearsed"  # on another machine's kernels: worth as much as traced
+_REHEARSE = re.compile(r"\(rehearse=\w+\)|,rehearse=\w+")  # a provider's setting that makes it no other provider
 EXECUTED = ("native", "emulated")
 # By these a result's FP8 arithmetic was held against the oracle; by that one, a pass is a documented refusal.
 FP8_CHECKS = {"numerics.scales", "numerics.codes", "numerics.kernel"}
@@ -97,7 +99,7 @@ def missing_evidence(require: str, results: Sequence[Json]) -> list[str]:
         missing.append("nothing was executed")
     groups: dict[tuple[str, str], list[Json]] = {}
     for one in kept:
-        key = str(one["axes"].get("recipe", "")).partition("(")[0], str(one["provider"])
+        key = str(one["axes"].get("recipe", "")).partition("(")[0], _REHEARSE.sub("", str(one["provider"]))
         groups.setdefault(key, []).append(one)
     for (recipe, provider), group in groups.items():
         skipped = all(one["verdict"] == "skip" for one in group)
@@ -126,12 +128,16 @@ def _exempt(one: Json) -> bool:
 def _best(group: Sequence[Json]) -> int:
     """The best level that a pass of the group earned; -1 without one."""
     earned = [
-        LEVELS.index(one["evidence"])
+        LEVELS.index(_level(one))
         for one in group
-        if one["verdict"] == "pass" and one["evidence"] in LEVELS and (_judged(one) or _earned_by_tracing(one))
+        if one["verdict"] == "pass" and _level(one) in LEVELS and (_judged(one) or _earned_by_tracing(one))
     ]
     return max(earned, default=-1)
 
 
+def _level(one: Json) -> str:
+    return "traced" if one["evidence"] == REHEARSED else str(one["evidence"])
+
+
 def _earned_by_tracing(one: Json) -> bool:
-    return bool(one["evidence"] == "traced" and REFUSAL not in one.get("checks", ()))
+    return bool(_level(one) == "traced" and REFUSAL not in one.get("checks", ()))

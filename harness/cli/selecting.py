@@ -16,7 +16,7 @@ def planned(settings: Settings) -> Plan:
     """The full plan of the matrix, with --set applied.
 
     Raises:
-        UsageError: everything that is wrong with the matrix, with file:line:column; then targets that can't be there.
+        UsageError: all that is wrong with the matrix, with file:line:column; targets that can't be there too.
     """
     try:
         matrix = load_matrix(settings["matrix"])

@@ -19,10 +19,10 @@ from harness.judge.support_table import TABLE, Native, judge_support
 from harness.judge.waivers import apply_waivers
 from harness.plan import Plan
 from harness.report.evidence import FP8_CHECKS, GPUS, REFUSAL_CHECK
-from harness.report.require import LEVELS, require_findings
-from harness.types import Cell, CellResult, Evidence, Verdict, axes_dict
+from harness.report.require import LEVELS, as_required, require_findings
+from harness.types import Cell, CellResult, Evidence, Verdict, axes_dict, implementation
 
-EXECUTED = (Evidence.NATIVE, Evidence.EMULATED)
+EXECUTED = (Evidence.NATIVE, Evidence.EMULATED, Evidence.REHEARSED)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def dispute(belief: Belief, arch: str, cuda: tuple[int, int] | None) -> str:
 
 
 def _limit(answer: ProgramAnswer, evidence: Evidence, here: str) -> str:
-    if evidence is Evidence.TRACED:
-        return f"{answer.arch} is not this machine's architecture ({here}): traced only"
+    if evidence in (Evidence.TRACED, Evidence.REHEARSED):
+        return f"{answer.arch} is not this machine's architecture ({here}): {evidence.value} only"
     wanted = {Evidence.EMULATED: "emulated", Evidence.NEGATIVE: "unsupported"}.get(evidence)
     limiting = [one for one in answer.beliefs if one.level == wanted and one.reason]
     if not limiting:
@@ -143,13 +143,14 @@ def forecast(
     groups: dict[tuple[str, str], list[Forecast]] = {}
     for cell in cells:
         label = cell.axes.provider.label
-        groups.setdefault((label, cell.axes.recipe.name), []).append(forecast_cell(cell, asked[label], today))
+        group = groups.setdefault((implementation(label), cell.axes.recipe.name), [])
+        group.append(forecast_cell(cell, asked[label], today))
     rows, shortfalls = [], []
     for (provider, recipe), group in groups.items():
         met = _meets(plan.require, group)
         rows.append(_row(provider, recipe, group, met))
         if not met:
-            shortfalls.append(_shortfall(plan.require, provider, recipe, group, asked[provider], setting))
+            shortfalls.append(_shortfall(plan.require, provider, recipe, group, asked[_label(group[0])], setting))
     results = [one.result for group in groups.values() for one in group]
     unmet = require_findings(plan.require, results)
     command = _what_can_be_met(plan.require, groups, rows, setting) if unmet else ""
@@ -164,6 +165,10 @@ def forecast(
         notes=(*([] if shortfalls else unmet), *_notes(groups)),
         command=command,
     )
+
+
+def _label(one: Forecast) -> str:
+    return one.cell.axes.provider.label
 
 
 def _meets(require: str, group: Sequence[Forecast]) -> bool:
@@ -192,6 +197,7 @@ def _row(provider: str, recipe: str, group: Sequence[Forecast], met: bool) -> Ma
         cells=len(group),
         native=counts[Evidence.NATIVE],
         emulated=counts[Evidence.EMULATED],
+        rehearsed=counts[Evidence.REHEARSED],
         traced=counts[Evidence.TRACED],
         negative=counts[Evidence.NEGATIVE],
         skip=skips,
@@ -203,7 +209,7 @@ def _row(provider: str, recipe: str, group: Sequence[Forecast], met: bool) -> Ma
 
 def _best(group: Sequence[Forecast]) -> str:
     """The best level with which one of the cells can pass."""
-    passing = {one.result.evidence for one in group if one.result.verdict is Verdict.PASS}
+    passing = {as_required(one.result.evidence) for one in group if one.result.verdict is Verdict.PASS}
     return next((level.value for level in reversed(LEVELS) if level in passing), Evidence.NONE.value)
 
 

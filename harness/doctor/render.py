@@ -32,7 +32,7 @@ NOT_USABLE: Mapping[Answer, tuple[Status, str]] = {
     Answer.ERROR: (Status.PROBLEM, "raised "),
     Answer.DIED: (Status.PROBLEM, "its process "),
 }
-COUNTS = ("native", "emulated", "traced", "negative", "skip", "unknown")
+COUNTS = ("native", "emulated", "rehearsed", "traced", "negative", "skip", "unknown")
 _INDENT = "     "  # below the text of a marked line
 
 Span = tuple[str, str]
@@ -174,7 +174,8 @@ def _put_environment(page: Page, report: Report) -> None:
 
 def _put_matrix(page: Page, matrix: MatrixReport) -> None:
     _head(page, f"Matrix {matrix.name} ({matrix.matrix}): {matrix.cells} cells here, if each passes that can")
-    counts = [name for name in COUNTS if name != "unknown" or any(row.unknown for row in matrix.rows)]
+    rare = ("rehearsed", "unknown")
+    counts = [name for name in COUNTS if name not in rare or any(getattr(row, name) for row in matrix.rows)]
     for provider in dict.fromkeys(row.provider for row in matrix.rows):
         page.say(provider, first="  ", style="bold")
         rows: list[list[Span]] = []

@@ -125,6 +125,7 @@ class MatrixRow:
     cells: int
     native: int = 0
     emulated: int = 0
+    rehearsed: int = 0
     traced: int = 0
     negative: int = 0
     skip: int = 0

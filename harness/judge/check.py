@@ -14,7 +14,7 @@ from harness.observe.types import Observations
 from harness.program import Expects
 from harness.types import Axes, Budgets, Cell, Evidence, Finding, Raises
 
-EXECUTED = (Evidence.NATIVE, Evidence.EMULATED)
+EXECUTED = (Evidence.NATIVE, Evidence.EMULATED, Evidence.REHEARSED)
 
 
 @dataclass(frozen=True)

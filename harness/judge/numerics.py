@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.judge import wrong_eager
-from harness.judge.check import EVERY, Enabled
+from harness.judge.check import EVERY, EXECUTED, Enabled
 from harness.judge.compare import shorten, sqnr, within
 from harness.judge.numerics_bare import BARE_CHECKS, DRAWN_DISTANCE
 from harness.judge.numerics_bench import Bench
@@ -32,7 +32,7 @@ from harness.judge.wrong_eager import judge_wrong_eager
 from harness.observe.errors import describe_error
 from harness.observe.types import Observations
 from harness.program import NoOracle
-from harness.types import Axes, Evidence, Finding
+from harness.types import Axes, Finding
 
 NumericCheck = Callable[[Bench], list[Finding]]
 
@@ -151,7 +151,7 @@ def _without_oracle(bench: Bench, why: str, enabled: Enabled) -> NumericsVerdict
         findings += shorten(BARE_CHECKS[name](bench))
     against = "against eager alone" if bench.axes.backend in BIT_EQUAL_BACKENDS else "for finite values alone"
     if bench.raw.draws and bench.axes.backend in BIT_EQUAL_BACKENDS:
-        against += f", with the same draws, to within {DRAWN_DISTANCE} of each tensor's norm"
+        against += f", with the same draws, to within {DRAWN_DISTANCE:.0%} of each tensor's norm and not bit for bit"
     note = f"FP8 numerics not judged, there is no oracle: {why}; results were looked at {against}"
     return NumericsVerdict(tuple(findings), (note,), checks=tuple(applied))
 
@@ -171,7 +171,7 @@ def _fast_accumulation(bench: Bench) -> list[str]:
 
 
 def _not_judged(obs: Observations) -> str:
-    if obs.evidence not in (Evidence.NATIVE, Evidence.EMULATED):
+    if obs.evidence not in EXECUTED:
         return f"evidence is {obs.evidence.value}"
     if obs.eager is None and obs.compiled is None and not obs.eager_errors:
         return "nothing ran"

@@ -111,7 +111,7 @@ class Bench:
     @functools.cached_property
     def accumulator(self) -> Accumulator:
         """Of the cell's kernels, for what is judged without knowing which product it came from: the least precise."""
-        return accumulator_of_product(self.obs.arch, self.fast_depth, fast=self.fast_depth > 0)
+        return accumulator_of_product(self.obs.kernels, self.fast_depth, fast=self.fast_depth > 0)
 
     @functools.cached_property
     def fast_depth(self) -> int:
@@ -217,7 +217,7 @@ class Bench:
     def _kernel_bound(self, product: ProductRun) -> torch.Tensor:
         """The bound of one product's kernel, (rows of A, rows of B)."""
         fast = product.record is not None and product.record.fast_accumulation
-        accumulator = accumulator_of_product(self.obs.arch, product.a.values.shape[-1], fast)
+        accumulator = accumulator_of_product(self.obs.kernels, product.a.values.shape[-1], fast)
         return product.kernel_bound(accumulator, self.precision)
 
     @property

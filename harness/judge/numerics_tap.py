@@ -171,7 +171,7 @@ def check_kernel(bench: Bench) -> list[Finding]:
         own = a is pair.product.a.values and b is pair.product.b.values
         exact = pair.product.quantised if own else a @ b.t()
         excess = accumulation_excess(output, exact, precision)
-        accumulator = accumulator_of_product(bench.obs.arch, a.shape[1], pair.record.fast_accumulation)
+        accumulator = accumulator_of_product(bench.obs.kernels, a.shape[1], pair.record.fast_accumulation)
         bound = accumulation_bound(a.abs() @ b.abs().t(), a.shape[1], accumulator, precision)
         operands = (pair.product.a, pair.product.b) if own else (pair.record.a, pair.record.b)
         if (scales := scale_product_bound(*operands)) is not None:

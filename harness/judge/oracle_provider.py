@@ -16,7 +16,7 @@ import torch
 import torch.utils.checkpoint
 
 from harness.judge.bounds import FP32, Accumulator
-from harness.judge.formats import precision_of
+from harness.judge.formats import precision_of, round_to
 from harness.judge.oracle import settings
 from harness.judge.oracle_engine import Call, Engine, OperandNoise, RunEngine
 from harness.judge.oracle_kernels import behind
@@ -60,7 +60,10 @@ class OracleLinear(torch.nn.Module):
     def forward(self, x: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
         """``kept``: what stands in for the weight, whose gradient is the weight's."""
         flat = x.to(torch.float64).reshape(-1, x.shape[-1])
-        w, b = self.weight.to(torch.float64), None if self.bias is None else self.bias.to(torch.float64)
+        weight = self.weight  # of a parametrized module it is computed
+        w, b = weight.to(torch.float64), None if self.bias is None else self.bias.to(torch.float64)
+        if not isinstance(weight, torch.nn.Parameter):  # the program computes it in its dtype; a parameter has it
+            w = _Kept.apply(w, round_to(w.detach(), self.provider.run.precision))
         if kept is not None:
             w = _Kept.apply(w, kept.to(torch.float64))  # type: ignore[no-untyped-call]
         # Asked here: inside of a Function gradients are always off, and no tensor knows where it comes from.

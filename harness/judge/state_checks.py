@@ -109,6 +109,7 @@ def complete(j: Judging) -> Sequence[Finding]:
             # Dynamo counts frames without fullgraph only; a count of none means that the counters were not seen.
             "counted frames": j.axes.fullgraph or (obs.census is not None and obs.census.frames_total > 0),
             "steady calls": obs.census is not None and len(obs.census.calls) >= MINIMUM_CALLS,
+            "memory that the steady calls leave": obs.kept is not None and obs.kept.calls >= MINIMUM_CALLS - 1,
         }
     missing = [name for name, there in owed.items() if not there]
     return one("observe.complete", "every part observed", "missing: " + ", ".join(missing)) if missing else ()

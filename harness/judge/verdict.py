@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.judge import case_checks, compile_checks, fp8_checks, state_checks
+from harness.judge import case_checks, compile_checks, fp8_checks, memory_check, state_checks
 from harness.judge.check import EVERY, Check, Enabled, Judging
 from harness.judge.numerics import CHECKS as NUMERIC_CHECKS
 from harness.judge.numerics import NumericsVerdict, judge_numerics
@@ -21,7 +21,13 @@ from harness.judge.wrong_eager import CHECK as WRONG_EAGER_CHECK
 from harness.types import RETIRE_WORKER, Evidence, Finding, Verdict
 
 # Order is that of blame: what explains the others comes first, and the first finding names the group of reds.
-CHECKS: tuple[Check, ...] = (*state_checks.CHECKS, *compile_checks.CHECKS, *fp8_checks.CHECKS, *case_checks.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *state_checks.CHECKS,
+    *compile_checks.CHECKS,
+    *fp8_checks.CHECKS,
+    *case_checks.CHECKS,
+    *memory_check.CHECKS,
+)
 
 _NUMERIC = (WRONG_EAGER_CHECK, *NUMERIC_CHECKS)
 # Every name that a finding of :func:`judge_cell` may have, in the order in which they are looked at.

@@ -70,17 +70,9 @@ def _message(error: BaseException) -> str:
 
 def _site(links: tuple[BaseException, ...]) -> str:
     """The user's line: from Dynamo's own record of the traced code, else from the deepest traceback that has one."""
-    for link in links:
-        traced = getattr(link, "real_stack", None)
-        if traced:
-            found = innermost((frame.filename, frame.lineno) for frame in traced)
-            if found:
-                return found
-    for link in reversed(links):
-        found = innermost(frames_of(link.__traceback__))
-        if found:
-            return found
-    return ""
+    records = (getattr(link, "real_stack", None) or () for link in links)
+    traced = [[(frame.filename, frame.lineno) for frame in record] for record in records]
+    return innermost(*traced, *(frames_of(link.__traceback__) for link in reversed(links)))
 
 
 def _stack(links: tuple[BaseException, ...]) -> str:

@@ -11,11 +11,12 @@ import torch
 
 from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.evidence import profile_step
+from harness.observe.kept import KeptWatch
 from harness.observe.probe import probe
 from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, buffers_of, parameters_of, run_step, run_steps
 from harness.observe.subject import REFUSAL_CALLS, STEADY_CALLS, Subject, as_arch
-from harness.observe.types import ErrorSeen, LaterCall, Observations, RunSeen, StepTensors
+from harness.observe.types import ErrorSeen, Kept, LaterCall, Observations, RunSeen, StepTensors
 from harness.program import Program, Step
 from harness.providers.protocol import Provider, TapRecord
 from harness.types import Raises, Spec
@@ -39,7 +40,7 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         with recorder.under(program.settings):
             obs = replace(run.compiled(obs), batches=batches.drawn())
         run.raise_inside(program)
-        obs = replace(obs, state_moves=run.state_moves)
+        obs = replace(obs, state_moves=run.state_moves, kept=run.kept)
         return replace(obs, facts=probe(subject, recorder, program))
 
 
@@ -61,6 +62,7 @@ class _Run:
     raises: Raises | None
     wrong: list[ErrorSeen] = field(default_factory=list)  # of eager runs that are known to be wrong
     state_moves: int | None = None  # keys of the state that changed inside a region
+    kept: Kept | None = None  # what the steady calls left in use
 
     def first_eager(self, obs: Observations, program: Program) -> Observations:
         """The first eager run, which shows whether the program draws random numbers.
@@ -200,15 +202,20 @@ class _Run:
         milliseconds: list[float] = []
         seen: dict[int, StepTensors] = {}
         first = program.expects.steps + 1  # after the profiled step's batch
-        with self.recorder.part("run", "after the steady calls") as part, provider.tap() as records:
-            forward = _counted(observer, compiled, records)
-            with observer.steady():
-                for index in range(first, first + STEADY_CALLS):
-                    part.enter_phase("run")
+        watch = KeptWatch(self.subject.device, program.model, seen)
+        with self.recorder.part("run", "after the steady calls") as part, observer.steady():
+            watch.start()
+            for index in range(first, first + STEADY_CALLS):
+                part.enter_phase("run")
+                # A tap for each call: what it remembers of ten more steps is of no use, and nothing that is kept.
+                with provider.tap() as records:
+                    forward = _counted(observer, compiled, records)
                     started = time.perf_counter()
                     seen[index] = self._compiled_step(program, index, forward, part.enter_phase)
                     milliseconds.append((time.perf_counter() - started) * 1e3)
-                    records.clear()  # operands of ten more steps are of no use to anyone
+                del records, forward
+                watch.after_call()
+            self.kept = watch.seen()
         if milliseconds:
             self.recorder.timing["steady_ms"] = round(statistics.median(milliseconds), 3)
         return seen

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,12 +24,25 @@ def process_state() -> Mapping[str, Any]:
     return {
         "process.gc": gc.isenabled(),
         "process.gc.threshold": gc.get_threshold(),
+        "process.warnings.filters": _broad_filters(),
+        "process.warnings.showwarning": f"{warnings.showwarning.__module__}.{warnings.showwarning.__qualname__}",
         "process.logging.disable": logging.root.manager.disable,
         "process.recursion_limit": sys.getrecursionlimit(),
         "process.mkldnn": bool(torch.backends.mkldnn.enabled),
         "process.cudnn": bool(torch.backends.cudnn.enabled),
         **{f"process.environ.{name}": _shown(name, value) for name, value in os.environ.items() if _is_users(name)},
     }
+
+
+def _broad_filters() -> tuple[str, ...]:
+    """What decides of anybody's warnings, as ``ignore UserWarning``, the first that fits first: filters of Python's own
+    classes without a message or a module. Others concern those whom they name, and are written by whatever is imported
+    late (SymPy's of its own class, as torch first compiles; NumPy's three messages; seen on 2.13)."""
+    return tuple(
+        f"{action} {category.__name__}"
+        for action, message, category, module, _ in warnings.filters
+        if message is None and module is None and isinstance(category, type) and category.__module__ == "builtins"
+    )
 
 
 def _is_users(name: str) -> bool:

@@ -12,6 +12,7 @@ import torch
 from harness import torch_compat
 from harness.data import draw, fill_parameters
 from harness.layout import copied
+from harness.observe.derived import attributed, derived_weights, stand_in
 from harness.observe.draws import seed_draws
 from harness.observe.types import Batch, RunSeen, StepTensors
 from harness.program import Program, Step
@@ -64,12 +65,14 @@ def buffers_of(program: Program) -> Mapping[str, torch.Tensor]:
 
 
 def layers_of(program: Program) -> Mapping[int, str]:
-    """``data_ptr()`` of each module's own ``weight`` -> the module's name."""
-    return {
+    """``data_ptr()`` of each module's own ``weight``, or what stands for it -> the module's name."""
+    derived = list(derived_weights(program))
+    known = {
         module.weight.data_ptr(): name
         for name, module in program.model.named_modules()
-        if isinstance(getattr(module, "weight", None), torch.Tensor)
+        if name not in derived and isinstance(getattr(module, "weight", None), torch.Tensor)
     }
+    return {**known, **{stand_in(place): name for place, name in enumerate(derived)}}
 
 
 @dataclass
@@ -209,7 +212,8 @@ def run_steps(
         enter_phase(phases[min(index, 1)])
         steps.append(run_step(program, batches, index, forward, enter_phase, make_step))
         owners += [index] * (len(records) - len(owners))
-    return RunSeen(tuple(steps), tuple(records), layers_of(program), tuple(owners))
+    told = attributed(records, owners, derived_weights(program))
+    return RunSeen(tuple(steps), told, layers_of(program), tuple(owners))
 
 
 def _gradients(program: Program, inputs: Sequence[torch.Tensor]) -> Mapping[str, torch.Tensor]:

@@ -21,6 +21,7 @@ from harness.types import Axes, Evidence, Expectation
 _OBSERVE: Mapping[Evidence, Callable[[Subject, Recorder], Observations]] = {
     Evidence.NATIVE: observe_executed,
     Evidence.EMULATED: observe_executed,
+    Evidence.REHEARSED: observe_executed,
     Evidence.NEGATIVE: observe_negative,
     Evidence.TRACED: observe_traced,
 }
@@ -45,7 +46,7 @@ def observe_cell(
         build: makes the program on a given provider, the cell's own or the judge's oracle.
         evidence: the resolved level; decides what is done.
         arch: the resolved architecture (never ``host``).
-        device: where tensors live; the CPU for traced and foreign negative cells.
+        device: where tensors live; the CPU for rehearsed, traced and foreign negative cells.
 
     Raises:
         KeyError: ``evidence`` is ``none``.

@@ -3,6 +3,9 @@
 A site is the innermost frame that belongs to the program or to the library under test. Torch, the standard library, the
 test runner and the harness's own machinery are none of these. ``harness/fp8``, ``harness/providers`` and
 ``harness/faults`` are products under test and do count.
+
+Of a cell that runs a program of the user's own (``own_code``), it is the innermost frame of *that* code, wherever there
+is one: the user can change it, and a layer that refuses its shape stands in the stack below it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,33 @@ def is_user_file(filename: str) -> bool:
     return not filename.startswith(_STDLIB)
 
 
+_OURS = tuple(str(Path(_HARNESS).parent) + os.sep + name + os.sep for name in ("harness", "cases"))
+# Files, and directories with what lies below them. One cell runs at a time; what describes an error may be a thread.
+_own: tuple[str, ...] = ()
+
+
+@contextmanager
+def own_code(paths: Iterable[str]) -> Iterator[None]:
+    """Meanwhile sites are those of the files ``paths``, and of the directories ``paths`` and what lies below them,
+    wherever a stack has such a frame."""
+    global _own
+    before, _own = _own, tuple(paths)
+    try:
+        yield
+    finally:
+        _own = before
+
+
+def is_own_file(filename: str) -> bool:
+    """True for a file of the code named by :func:`own_code`: not of the harness and the cases, nor of what is
+    installed, even where they lie below it (a virtual environment beside the user's file)."""
+    for path in _own:
+        if filename == path or filename.startswith(path.rstrip(os.sep) + os.sep):
+            installed = "site-packages" in filename[len(path) :] or "dist-packages" in filename[len(path) :]
+            return is_user_file(filename) and not installed and not filename.startswith(_OURS)
+    return False
+
+
 def short_path(filename: str) -> str:
     """``filename`` without what differs between machines: relative to the repository, the working directory or
     site-packages, in this order; otherwise the last two parts."""
@@ -60,13 +91,16 @@ def site(filename: str, line: int | None) -> str:
     return f"{short_path(filename)}:{line or 0}"
 
 
-def innermost(frames: Iterable[tuple[str, int | None]]) -> str:
-    """The site of the last user frame of ``frames`` (outermost first), or "" when there is none."""
-    found = ""
-    for filename, line in frames:
-        if is_user_file(filename):
-            found = site(filename, line)
-    return found
+def innermost(*stacks: Iterable[tuple[str, int | None]]) -> str:
+    """The site of the last frame (they stand outermost first) of the user's own code in the first stack that has one;
+    without any, of the last frame of the program or the library under test, likewise; or ""."""
+    kept: Sequence[Sequence[tuple[str, int | None]]] = [list(stack) for stack in stacks]
+    for counts in (is_own_file, is_user_file):
+        for stack in kept:
+            for filename, line in reversed(stack):
+                if counts(filename):
+                    return site(filename, line)
+    return ""
 
 
 def frames_in_text(text: str) -> Iterator[tuple[str, int]]:

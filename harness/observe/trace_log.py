@@ -111,9 +111,9 @@ def break_site(text: str) -> str:
     """``file:line`` of a graph-break report: its first line where that is the user's, else the innermost user frame."""
     first = _FIRST_LINE.search(text)
     user_part = text.partition("\nTraceback (most recent call last)")[0]
-    named = innermost([(first["file"], int(first["line"]))]) if first else ""
-    traced = innermost(frames_in_text(user_part.partition("User code traceback:")[2] or user_part))
-    return named or traced or (site(first["file"], int(first["line"])) if first else "")
+    named = [(first["file"], int(first["line"]))] if first else []
+    traced = frames_in_text(user_part.partition("User code traceback:")[2] or user_part)
+    return innermost(named, traced) or (site(*named[0]) if named else "")
 
 
 def break_reason(text: str) -> str:

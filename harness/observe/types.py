@@ -162,6 +162,26 @@ class StateDiff:
 
 
 @dataclass(frozen=True)
+class Left:
+    """Memory that a stretch of calls (0, 1, 2) made and that is in use after the last call: bytes, and a tensor that
+    lies there in words ("(128, 256) bfloat16 on cpu")."""
+
+    stretch: int
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What ``calls`` steady calls left in use (:mod:`harness.observe.kept`). ``allocated``: bytes of the GPU in use
+    after each call, without those that the harness keeps; empty on the CPU."""
+
+    calls: int
+    left: tuple[Left, ...] = ()
+    allocated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Observations:
     """All of one cell. ``None`` means that this part was not reached or does not apply to the evidence level.
 
@@ -192,8 +212,14 @@ class Observations:
     state_keys: int = 0
     # Keys that changed when a region was entered: a snapshot that can't see a region sees no leak. None: not looked at.
     state_moves: int | None = None
+    kept: Kept | None = None  # what the steady calls left in use
     # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).
     support: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)  # what the provider says of itself (Case.asks)
     timing: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> str:
+        """The architecture whose kernels ran: the named one, but for a rehearsal, which runs on the CPU."""
+        return "cpu" if self.evidence is Evidence.REHEARSED else self.arch

@@ -50,8 +50,13 @@ def _check_variant(value: str) -> str:
     return value
 
 
+def is_target(value: str) -> bool:
+    """Whether ``value`` has the form ``package.module:attribute``."""
+    return _TARGET.fullmatch(value) is not None
+
+
 def _check_target(value: str) -> str:
-    if not _TARGET.fullmatch(value):
+    if not is_target(value):
         raise problem(f"expected package.module:attribute, got {describe(value)}")
     return value
 

@@ -14,6 +14,7 @@ from harness.plan.explain import explain, without_errors
 from harness.plan.models import MatrixModel
 from harness.plan.nearest import nearest
 from harness.plan.scalars import describe
+from harness.plan.targets import with_targets
 from harness.plan.types import Matrix, make_plan
 from harness.plan.yamlfile import MAX_BYTES, Place, YamlList, YamlMap, YamlText, YamlValue, decode, parse_yaml
 
@@ -43,13 +44,13 @@ def matrix_from_bytes(raw: bytes, found: Path) -> Matrix:
     model, sound, broken = _validate(data, errors)
     broken |= document.broken
     if model is None or broken & {"matrix", "defaults"}:
-        raise MatrixErrors(errors)
+        raise with_targets(errors, data, found)
     source = Source(model, sound, problems=errors, broken=set(broken))
     cells = finish_cells(source, draft_cells(source))
     if not cells and not errors:
         errors.append(_no_cells(source))
     if errors:
-        raise MatrixErrors(errors)
+        raise with_targets(errors, data, found)
     name = model.name if "name" in model.model_fields_set else found.stem
     return Matrix(file, name, model.require, make_plan(name, file, model.require, cells), model, data)
 

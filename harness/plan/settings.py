@@ -15,9 +15,11 @@ class ProviderSettings(Named):
 
 
 class ReferenceSettings(ProviderSettings):
-    """The reference system: whether it may compute a recipe's exact arithmetic where no kernel exists."""
+    """The reference system: whether it may compute a recipe's exact arithmetic where no kernel exists, and
+    whether it runs on the CPU, as if that were it, an architecture that is not here."""
 
     emulate: Boolean = True
+    rehearse: Boolean = False
 
 
 PROVIDER_MODELS: Mapping[str, type[ProviderSettings]] = {"reference": ReferenceSettings}

@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
+from harness.plan.axes import is_target
 from harness.plan.errors import MatrixError, MatrixErrors, SelectionError
 from harness.plan.nearest import nearest
 from harness.plan.types import Matrix, Plan
@@ -48,6 +49,18 @@ def check_targets(matrix: Matrix, plan: Plan) -> Plan:
     if errors:
         raise MatrixErrors(errors)
     return plan
+
+
+def with_targets(errors: Sequence[MatrixError], data: YamlMap, path: Path) -> MatrixErrors:
+    """``errors`` of a matrix, and of all targets that it names those that can't be there, whether or not a cell can be
+    made of them. One that something else is said of (that it is none, or not to be there) is not looked for."""
+    told = {(error.file, error.line, error.column) for error in errors}
+    found = []
+    for text in dict.fromkeys(_written(data)):
+        if is_target(text) and (text.place.file, text.place.line, text.place.column) not in told:
+            fault = fault_of(text, [Path.cwd(), path.resolve().parent])
+            found += [text.place.error(*fault)] if fault else []
+    return MatrixErrors([*errors, *found])
 
 
 def _is_set(cells: Sequence[Cell], target: str) -> bool:
@@ -88,11 +101,38 @@ def fault_of(target: str, directories: Sequence[Path]) -> Fault | None:
         return f"{file.name}:{error.lineno}: {module} can't be imported: {error.msg}", None
     except (OSError, ValueError):
         return None
-    names = _names_in(tree.body)
-    first = attribute.partition(".")[0]
-    if first in names or _is_dynamic(tree):
+    if _is_dynamic(tree):
         return None
-    return f"{file.name} has no {first}", nearest(first, [name for name in names if not name.startswith("_")])
+    first, _, rest = attribute.partition(".")
+    names = _names_in(tree.body)
+    if first not in names:
+        return f"{file.name} has no {first}", _nearest_public(first, names)
+    second = rest.partition(".")[0]
+    inside = _names_of_class(tree, first) if second else None
+    if inside is None or second in inside:
+        return None
+    near = _nearest_public(second, inside)
+    return f"{file.name} has no {first}.{second}", f"{first}.{near}" if near else None
+
+
+def _nearest_public(name: str, names: Iterable[str]) -> str | None:
+    return nearest(name, [one for one in names if not one.startswith("_")])
+
+
+def _names_of_class(tree: ast.Module, name: str) -> set[str] | None:
+    """What a class has whose text says it all: without bases, keywords and decorators, bound once. Else None."""
+    bound = [node for node in ast.walk(tree) if getattr(node, "name", None) == name]
+    node = bound[0] if len(bound) == 1 else None
+    if not isinstance(node, ast.ClassDef) or node not in tree.body or node.bases or node.keywords:
+        return None
+    if node.decorator_list or any(isinstance(n, ast.Name) and n.id == name and _stores(n) for n in ast.walk(tree)):
+        return None
+    given_later = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _stores(n)}
+    return {*_names_in(node.body), *given_later, *dir(type)}
+
+
+def _stores(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _spec_of(module: str, directories: list[str]) -> tuple[ModuleSpec | None, Fault | None]:

@@ -172,6 +172,12 @@ def tells_products(provider: Provider) -> bool:
     return hasattr(provider, "product_of")
 
 
+def rehearses(provider: Provider) -> bool:
+    """Whether a provider, while it pretends to be another architecture, computes what that would with kernels of the
+    CPU. Optional: a setting of its own, ``rehearse``, says so; without it such a cell is traced."""
+    return provider.settings.get("rehearse") is True
+
+
 @dataclass(frozen=True)
 class LoadedProvider:
     """A provider together with the spec that named it and the faults that wrap it."""

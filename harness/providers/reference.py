@@ -40,6 +40,7 @@ class ReferenceProvider:
 
     ``emulate``: recipes without a kernel on an architecture are computed by other kernels there and count as
     supported. The setting is the library's, process-wide; each use of the provider puts its own in force.
+    ``rehearse``: cells of an architecture that is not here run on the CPU, whose kernels compute every recipe.
     """
 
     name = "reference"
@@ -47,8 +48,8 @@ class ReferenceProvider:
     autocast = staticmethod(fp8.autocast)
     features = FEATURES
 
-    def __init__(self, emulate: bool = True) -> None:
-        self.settings: Mapping[str, Any] = {"emulate": emulate}
+    def __init__(self, emulate: bool = True, rehearse: bool = False) -> None:
+        self.settings: Mapping[str, Any] = {"emulate": emulate, "rehearse": rehearse}
         self._emulate = emulate
         self._labels: dict[str, str] = {}
         self._activate()

@@ -5,6 +5,7 @@ Each looks its function up when it is called, so that a fault that patches the l
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -65,7 +66,18 @@ def delayed_scales(layer: torch.nn.Module) -> Mapping[str, tuple[float, list[flo
     return dict(zip(("input", "weight", "grad_output"), zip(scales, columns, strict=True), strict=True))
 
 
+def _refuses_kept_delayed() -> tuple[str, str]:
+    return "ValueError", "weights are not kept under DelayedScaling"
+
+
+def _refuses_other_dtype() -> tuple[str, str]:
+    return "ValueError", "input is .*, but the weight is"
+
+
 FEATURES: Mapping[str, Callable[..., Any]] = {
+    "copies": copy.deepcopy,
+    "refuses_kept_delayed": _refuses_kept_delayed,
+    "refuses_other_dtype": _refuses_other_dtype,
     "checkpoint": _checkpoint,
     "cached_linear": _cached_linear,
     "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,

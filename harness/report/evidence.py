@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.types import CellResult, Evidence, Verdict
 
 EXECUTED = (Evidence.NATIVE, Evidence.EMULATED)
+ELSEWHERE = (Evidence.REHEARSED, Evidence.TRACED)
 GPUS = {"sm89": "L4, RTX 4090", "sm90": "H100, H200", "sm100": "B200", "sm103": "B300", "sm120": "RTX 5090"}
 # What this harness has never run on.
 UNTRIED = "B200 (sm100)"
@@ -31,14 +32,15 @@ def unjudged(result: CellResult) -> bool:
     """True for a pass that claims execution, but whose FP8 arithmetic was not judged (the oracle can't run it)."""
     return (
         result.verdict is Verdict.PASS
-        and result.evidence in EXECUTED
+        and result.evidence in (*EXECUTED, Evidence.REHEARSED)
         and not refused(result)
         and not fp8_judged(result)
     )
 
 
 def executed(result: CellResult) -> bool:
-    """True when the cell was seen to run FP8 arithmetic on this machine: red, or passed with that arithmetic judged."""
+    """True when the cell was seen to run FP8 arithmetic on the architecture that it names: red, or passed with that
+    arithmetic judged."""
     return result.evidence in EXECUTED and (result.verdict is not Verdict.PASS or fp8_judged(result))
 
 
@@ -77,15 +79,16 @@ def nothing_executed(results: Sequence[CellResult]) -> bool:
 
 
 def never_native(results: Sequence[CellResult]) -> list[str]:
-    """One line for every GPU architecture whose green rests on tracing alone; and, until this harness has run on one,
+    """One line for every GPU architecture that was only traced or rehearsed; and, until this harness has run on one,
     the same of B200 in every report that has no cell of it executed."""
     lines = []
     for arch in dict.fromkeys(result.arch for result in results):
         cells = [result for result in results if result.arch == arch]
-        traced = sum(cell.evidence is Evidence.TRACED for cell in cells)
-        if traced and not any(cell.evidence in EXECUTED for cell in cells):
+        counts = [(level.value, sum(cell.evidence is level for cell in cells)) for level in reversed(ELSEWHERE)]
+        seen = " and ".join(f"{count} cells were {level}" for level, count in counts if count)
+        if seen and not any(cell.evidence in EXECUTED for cell in cells):
             gpu = f"{GPUS[arch]} ({arch})" if arch in GPUS else arch
-            lines.append(f"{gpu} has never been run natively here: {traced} cells were traced, none was executed.")
+            lines.append(f"{gpu} has never been run natively here: {seen}, none was executed there.")
     if not any(UNTRIED in line for line in lines) and not any(r.arch == "sm100" and executed(r) for r in results):
         lines.append(f"{UNTRIED} has never been run natively with this harness: nothing here speaks for it.")
     return lines

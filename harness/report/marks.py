@@ -22,6 +22,7 @@ class Mark:
 PASS_MARKS = {
     Evidence.NATIVE: Mark(".", "pass, native", "green", "native"),
     Evidence.EMULATED: Mark(":", "pass, emulated", "cyan", "emulated"),
+    Evidence.REHEARSED: Mark(";", "pass, rehearsed on the CPU", "blue", "rehearsed"),
     Evidence.TRACED: Mark(",", "pass, traced only", "blue", "traced"),
     Evidence.NEGATIVE: Mark("n", "pass, negative: refused on entry", "green", "negative"),
     Evidence.NONE: Mark("?", "pass without evidence", "bold red", "fail"),

@@ -2,7 +2,7 @@
 
 The rule: each supported recipe of the selection, per provider and whatever its fields, passes at least one cell at the
 required level or better (native > emulated > traced). What counts is a plain ``pass``; where the cell executed, one
-whose FP8 arithmetic was judged. Therefore
+whose FP8 arithmetic was judged. A rehearsed cell counts as traced: no kernel of that architecture ran. Therefore
 
 * a negative cell counts neither way: a recipe with nothing but negative cells is not supported here;
 * a documented refusal (DelayedScaling under compile) counts neither way, unless the cell also ran eagerly and that
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from harness.report.baseline import BaselineReport
 from harness.report.evidence import fp8_judged, nothing_executed, refused, unjudged
-from harness.types import CellResult, Evidence, Verdict
+from harness.types import CellResult, Evidence, Verdict, implementation
 
 LEVELS = (Evidence.TRACED, Evidence.EMULATED, Evidence.NATIVE)  # weakest first
 
@@ -88,7 +88,12 @@ def _rank(require: str) -> int:
 
 def _best(cells: Sequence[CellResult]) -> int:
     """The index in :data:`LEVELS` of the best pass that counts; -1 without one."""
-    return max((LEVELS.index(cell.evidence) for cell in cells if _counts(cell)), default=-1)
+    return max((LEVELS.index(as_required(cell.evidence)) for cell in cells if _counts(cell)), default=-1)
+
+
+def as_required(evidence: Evidence) -> Evidence:
+    """The level that evidence counts as: a rehearsal says no more of the architecture's kernels than tracing does."""
+    return Evidence.TRACED if evidence is Evidence.REHEARSED else evidence
 
 
 def _is_quarantined_red(cell: CellResult) -> bool:
@@ -99,7 +104,7 @@ def _by_recipe(results: Sequence[CellResult]) -> dict[tuple[str, str], list[Cell
     grouped: dict[tuple[str, str], list[CellResult]] = {}
     for result in results:
         recipe = str(result.axes.get("recipe", "")).partition("(")[0]
-        grouped.setdefault((result.provider, recipe), []).append(result)
+        grouped.setdefault((implementation(result.provider), recipe), []).append(result)
     return grouped
 
 
@@ -115,9 +120,10 @@ def _is_exempt(cell: CellResult) -> bool:
 
 
 def _counts(cell: CellResult) -> bool:
-    if cell.verdict is not Verdict.PASS or cell.evidence not in LEVELS:
+    level = as_required(cell.evidence)
+    if cell.verdict is not Verdict.PASS or level not in LEVELS:
         return False
-    return fp8_judged(cell) or (cell.evidence is Evidence.TRACED and not refused(cell))
+    return fp8_judged(cell) or (level is Evidence.TRACED and not refused(cell))
 
 
 def _shortfall(require: str, best: int, asked: Sequence[CellResult]) -> str:

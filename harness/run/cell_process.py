@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from harness.ctrl_c import CtrlC
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.observe.types import ErrorSeen
 from harness.registry import LoadError
@@ -134,14 +135,20 @@ class CellProcess:
             gc.freeze()
 
     def _result_of(self, cell: Cell) -> CellResult:
-        try:
-            return self._execute(cell, timeout=self._plan.timeout)
-        except LoadError as error:
-            self._unusable(error)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # SystemExit too: a program under test may call sys.exit
-            return _from_exception(cell, error)
+        """The result of the cell, whatever the program under test raises."""
+        with CtrlC() as ctrl_c:
+            try:
+                return self._execute(cell, timeout=self._plan.timeout)
+            except LoadError as error:
+                self._unusable(error)
+            except Exception as error:
+                return _from_exception(cell, error)
+            except KeyboardInterrupt as error:
+                if ctrl_c.came:
+                    raise
+                return _from_program(cell, error, "KeyboardInterrupt, raised by the program itself: no Ctrl-C came")
+            except BaseException as error:  # a program under test may call sys.exit
+                return _from_program(cell, error, f"{type(error).__name__}: {error}")
 
     def pause(self) -> None:
         """A debugger was entered: stop the clock, and tell whoever watches."""
@@ -177,13 +184,29 @@ def peak_rss_mib() -> int:
     return peak >> (20 if sys.platform == "darwin" else 10)  # bytes there, KiB elsewhere
 
 
-def _from_exception(cell: Cell, error: BaseException) -> CellResult:
+def _from_exception(cell: Cell, error: Exception) -> CellResult:
     """The last resort: an exception that the executor should have turned into a result."""
     chain = tuple((_names(link), str(link)) for link in _chain(error))
     seen = ErrorSeen("run", type(error).__name__, str(error), chain)
     verdict = verdict_of_error(seen) or Verdict.ERROR
     finding = Finding("harness.error", "a result", f"{type(error).__name__}: {error}")
-    result = CellResult(
+    result = _without_end(cell, verdict, finding, error)
+    return dataclasses.replace(result, notes=(RETIRE_WORKER,)) if poisons_worker(seen) else result
+
+
+def _from_program(cell: Cell, error: BaseException, got: str) -> CellResult:
+    """What is no ``Exception`` passes every part of the harness: the program under test raised it."""
+    from harness.observe.errors import describe_error  # these import torch, which this process has by now
+    from harness.observe.sites import own_code
+    from harness.targets import code_of
+
+    with own_code(code_of(cell.axes.target)):
+        site = describe_error(error, "run").site
+    return _without_end(cell, Verdict.ERROR, Finding("error.unexpected", "no exception", got, site=site), error)
+
+
+def _without_end(cell: Cell, verdict: Verdict, finding: Finding, error: BaseException) -> CellResult:
+    return CellResult(
         id=cell.id,
         axes=axes_dict(cell.axes),
         arch=cell.axes.arch,
@@ -196,7 +219,6 @@ def _from_exception(cell: Cell, error: BaseException) -> CellResult:
         findings=(finding,),
         detail="".join(traceback.format_exception(error)),
     )
-    return dataclasses.replace(result, notes=(RETIRE_WORKER,)) if poisons_worker(seen) else result
 
 
 def _names(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from harness.judge.waivers import apply_waivers
 from harness.observe.census import compile_switches
 from harness.observe.errors import describe_error
 from harness.observe.session import observe_cell
+from harness.observe.sites import own_code
 from harness.observe.torch_settings import as_found, read_settings
 from harness.observe.types import ErrorSeen, Observations
 from harness.program import Case, CaseContext, Program
@@ -34,6 +35,7 @@ from harness.run.host import cuda_version, device_for, resolve_arch, versions
 from harness.run.resolve import resolve
 from harness.serialize import to_jsonable
 from harness.signature import signature_of
+from harness.targets import code_of
 from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
 # Findings that a group of reds shares are told once; a result keeps this many.
@@ -51,22 +53,26 @@ def execute_cell(cell: Cell, *, timeout: float | None = None) -> CellResult:
         LoadError: the case's or provider's module can't be imported (a usage error of the whole run).
     """
     started = time.perf_counter()
-    arch = resolve_arch(cell.axes.arch)  # a lost CUDA context can't be asked any more
-    try:
-        result = _execute(cell)
-    except LoadError:
-        raise
-    except ProviderUnavailable as error:
-        result = _skipped(cell, arch, error.reason)
-    except FaultError as error:
-        result = _no_fault(cell, arch, error)
-    except Exception as error:  # whatever it is, this cell must have a result
-        result = _escaped(cell, arch, error)
-    result = _left_behind(_alone(result, cell))
+    with own_code(code_of(cell.axes.target)):
+        result = _left_behind(_alone(_ended(cell), cell))
     timing = {**result.timing, "total_s": round(time.perf_counter() - started, 4)}
     if timeout is not None:
         timing["timeout_s"] = timeout
     return dataclasses.replace(result, timing=timing)
+
+
+def _ended(cell: Cell) -> CellResult:
+    arch = resolve_arch(cell.axes.arch)  # a lost CUDA context can't be asked any more
+    try:
+        return _execute(cell)
+    except LoadError:
+        raise
+    except ProviderUnavailable as error:
+        return _skipped(cell, arch, error.reason)
+    except FaultError as error:
+        return _no_fault(cell, arch, error)
+    except Exception as error:  # whatever it is, this cell must have a result
+        return _escaped(cell, arch, error)
 
 
 def _execute(cell: Cell) -> CellResult:

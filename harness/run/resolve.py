@@ -1,11 +1,11 @@
-"""Which evidence a cell can give on this machine (docs/evidence.md): native, emulated, traced or negative."""
+"""Which evidence a cell can give on this machine (docs/evidence.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.providers.protocol import Provider, Support
+from harness.providers.protocol import Provider, Support, rehearses
 from harness.run.host import host_arch
 from harness.types import Cell, Evidence
 
@@ -19,7 +19,7 @@ class Resolved:
 
 
 def resolve(cell: Cell, provider: Provider, arch: str) -> Resolved:
-    """First match wins: unsupported -> negative; elsewhere -> traced; all native -> native; else emulated.
+    """First match wins: unsupported -> negative; elsewhere -> rehearsed or traced; all native -> native; else emulated.
 
     A cell whose inner recipe alone is emulated is emulated: evidence is that of its weakest part.
     """
@@ -30,5 +30,5 @@ def resolve(cell: Cell, provider: Provider, arch: str) -> Resolved:
         return Resolved(Evidence.NEGATIVE, support)
     # "cpu" is an architecture of its own and every machine has one.
     if arch not in ("cpu", host_arch()):
-        return Resolved(Evidence.TRACED, support)
+        return Resolved(Evidence.REHEARSED if rehearses(provider) else Evidence.TRACED, support)
     return Resolved(Evidence.NATIVE if levels == {"native"} else Evidence.EMULATED, support)
