@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -20,14 +19,16 @@ SECRET = re.compile("AUTH|CRED|KEY|PASS|SECRET|TOKEN", re.IGNORECASE)
 
 
 def process_state() -> Mapping[str, Any]:
-    """Plain values by name (20 µs). Names of the environment that torch writes by itself are left out."""
+    """Plain values by name (20 µs). Names of the environment that torch writes by itself are left out.
+
+    Python's recursion limit isn't among them: Inductor of torch 2.11 raises it to 2000 for good (seen on an H200).
+    """
     return {
         "process.gc": gc.isenabled(),
         "process.gc.threshold": gc.get_threshold(),
         "process.warnings.filters": _broad_filters(),
         "process.warnings.showwarning": f"{warnings.showwarning.__module__}.{warnings.showwarning.__qualname__}",
         "process.logging.disable": logging.root.manager.disable,
-        "process.recursion_limit": sys.getrecursionlimit(),
         "process.mkldnn": bool(torch.backends.mkldnn.enabled),
         "process.cudnn": bool(torch.backends.cudnn.enabled),
         **{f"process.environ.{name}": _shown(name, value) for name, value in os.environ.items() if _is_users(name)},
