@@ -30,7 +30,7 @@ def test_every_verdict_and_level_has_a_letter_of_its_own_in_the_legend() -> None
     letters = [mark.letter for mark in LEGEND]
     assert len(set(letters)) == len(letters)
     used = [mark_of(result) for result in one_of_each()]
-    assert len(set(used)) == len(Verdict) - 1 + 4 + 1  # four levels of a pass, and the quarantine
+    assert len(set(used)) == len(Verdict) - 1 + 5 + 1  # five levels of a pass, and the quarantine
     assert set(used) <= set(LEGEND)
 
 
