@@ -281,6 +281,6 @@ def test_a_computed_weight_is_rounded_to_the_programs_dtype_and_passes_its_gradi
     computed = original.detach() * (1 + 2.0**-7)
     assert torch.equal(y.detach(), round_to(x @ round_to(computed, BF16).t(), BF16))
     assert not torch.equal(y.detach(), round_to(x @ computed.t(), BF16))
-    with provider.backward_pass():
+    with provider.backward_pass(y, torch.ones_like(y)):
         (grad,) = torch.autograd.grad(y, [original], torch.ones_like(y))
     assert torch.equal(grad, round_to(torch.ones_like(y).t() @ x, BF16) * (1 + 2.0**-7))
