@@ -83,7 +83,9 @@ CASES: Mapping[str, CaseEntry] = {
         recipes=STATELESS,
     ),
     "disabled": CaseEntry(
-        "cases.disabled:CASE", variants=("before", "inside", "around", "given"), pair=("inside", "around")
+        "cases.disabled:CASE",
+        variants=("before", "inside", "around", "given", "twelve"),
+        pair=("inside", "around", "twelve"),
     ),
     "default_recipe": CaseEntry("cases.default_recipe:CASE", variants=("alone", "inside")),
     "delayed_scaling": CaseEntry(

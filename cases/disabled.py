@@ -3,11 +3,12 @@
 Catches: a disabled region that builds or checks a recipe that nothing will use (a finding of the review of
 NVIDIA/TransformerEngine#2759: building one breaks the graph), one that leaves FP8 on inside or off behind it, one whose
 state differs from no region at all, so that it costs a graph of its own; and what a region inside of others puts back
-beside that: calibration, group, graph capture, depth (``inner_exits``).
+beside that: calibration, group, graph capture, depth (``inner_exits``); and a limit to how deep regions may be.
 
 Variants: ``before`` (a disabled region, then an enabled one), ``inside`` (enabled, disabled in it, enabled with another
 recipe in that), ``around`` (the same opened around a compiled module, from call to call), ``given`` (disabled regions
-that name a recipe, as ``autocast(enabled=flag, recipe=recipe)`` does).
+that name a recipe, as ``autocast(enabled=flag, recipe=recipe)`` does), ``twelve`` (as many regions inside each other,
+by turns in one recipe, in the other, and off; the three deepest and the three outermost run a layer on the way out).
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from harness.probing import Probing
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects
 from harness.providers.protocol import Autocast
 from harness.types import RECIPES, Evidence, Spec
+
+# The depth of ``twelve``. Settings repeat after three regions: none equals the one 1, 2, 4, 8 or 10 regions away.
+DEEP = 12
+CYCLE = "oi-"
 
 Forward = Callable[..., torch.Tensor]
 
@@ -76,6 +81,20 @@ def _given(autocast: Autocast, layers: Layers) -> Forward:
     return forward
 
 
+def _twelve(autocast: Autocast, layers: Layers) -> Forward:
+    def nest(level: int, recipes: tuple[object, object], x: torch.Tensor) -> torch.Tensor:
+        if level == DEEP:
+            return x
+        owner = CYCLE[level % 3]
+        with autocast(enabled=owner != "-", recipe=recipes["oi".index(owner)] if owner != "-" else None):
+            x = nest(level + 1, recipes, x)
+            if level >= DEEP - 3:
+                return layers[DEEP - 1 - level](x)  # type: ignore[no-any-return]
+            return layers[5 - level](x) if level < 3 else x
+
+    return lambda recipes, x: nest(0, recipes, x)
+
+
 def _bare(autocast: Autocast, layers: Layers) -> Forward:
     del autocast  # the caller's regions
 
@@ -87,6 +106,7 @@ PROGRAMS: dict[str, tuple[Callable[[Autocast, Layers], Forward], str]] = {
     "before": (_before, "-o"),
     "inside": (_inside, "o-i-o"),
     "given": (_given, "-o-"),
+    "twelve": (_twelve, "-io-io"),
     "around": (_bare, "--"),
 }
 
@@ -126,8 +146,21 @@ def _probes(ctx: CaseContext) -> Callable[[Probing], None]:
         builds_and_checks_nothing(probing)
         if ctx.axes.variant == "inside" and probing.evidence is not Evidence.NEGATIVE:  # its regions can be entered
             exits(probing)
+        if ctx.axes.variant == "twelve" and probing.evidence is not Evidence.NEGATIVE:
+            every_level_is_put_back(probing, ctx)
 
     return probes
+
+
+def every_level_is_put_back(probing: Probing, ctx: CaseContext) -> None:
+    """The state at each depth, after the region inside has been left, is that of before; outside of all too."""
+    owners = {"o": ctx.axes.recipe, "i": ctx.inner or ctx.axes.recipe}
+    with probing.part(f"outside of {DEEP} regions"), ExitStack() as regions:
+        for level in range(DEEP):
+            owner = owners.get(CYCLE[level % 3])
+            recipe = ctx.provider.recipe(owner) if owner is not None else None
+            regions.enter_context(probing.provider.autocast(enabled=owner is not None, recipe=recipe))
+            regions.enter_context(probing.part(f"in region {level + 1} of {DEEP}"))
 
 
 def _around_expects(labels: dict[str, str]) -> Expects:

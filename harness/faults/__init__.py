@@ -71,6 +71,7 @@ FAULTS: Mapping[str, str] = {
     "default_when_disabled": "harness.faults.default_when_disabled:FAULT",
     "delayed_scale_late": "harness.faults.delayed_scale_late:FAULT",
     "denormals_flushed": "harness.faults.denormals_flushed:FAULT",
+    "depth_capped": "harness.faults.depth_capped:FAULT",
     "depth_off_after_exception": "harness.faults.depth_off_after_exception:FAULT",
     "dgrad_doubled": "harness.faults.dgrad_doubled:FAULT",
     "dgrad_half_accumulator": "harness.faults.dgrad_half_accumulator:FAULT",
