@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.data import HEAVY_TAILED_LIMIT, draw, fill_parameters
+from harness.data import HEAVY_TAILED_LIMIT, HEAVY_TAILED_LIMIT_FLOAT16, draw, fill_parameters
 from harness.types import DATA_KINDS
 
 
@@ -34,6 +34,16 @@ def test_distributions_are_what_the_docstring_says() -> None:
     assert abs(heavy.abs().median().item() - 0.8165) < 0.02  # median of |t_2| is sqrt(2/3)
     share_above_8 = (heavy.abs() > 8).double().mean().item()
     assert abs(share_above_8 - 0.01527) < 0.002  # P(|t_2| > x) = 1 - x / sqrt(2 + x²)
+
+
+def test_heavy_tails_fit_a_gradient_of_float16() -> None:
+    gradient, x = (draw("heavy_tailed", (512, 512), gen(seed), torch.float16) for seed in (1, 2))
+    assert gradient.abs().max().item() == HEAVY_TAILED_LIMIT_FLOAT16
+    # The sum over 512 rows of the absolute products, the most that any order of summing can meet on its way.
+    assert (gradient.double().abs().t() @ x.double().abs()).max().item() < torch.finfo(torch.float16).max / 4
+    wide = draw("heavy_tailed", (512, 512), gen(1), torch.float32)
+    kept = wide.abs() <= HEAVY_TAILED_LIMIT_FLOAT16
+    assert torch.equal(wide[kept].half(), gradient[kept])  # the same draws
 
 
 def test_every_kind_of_the_schema_can_be_drawn_and_others_are_refused() -> None:
