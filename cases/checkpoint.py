@@ -3,7 +3,8 @@
 Catches: a recompute in high precision, or in another region's recipe, because the region was left before backward began
 (NVIDIA/Megatron-LM#7538); scales that move twice in a step, or not at all, because the body ran twice
 (NVIDIA/TransformerEngine#1190, #3284); state that a recompute leaves behind (NVIDIA/TransformerEngine#3213); a compiled
-region inside a checkpointed body that is refused, or silently runs in Python.
+region inside a checkpointed body that is refused, or silently runs in Python; a body whose keyword arguments are lost,
+or whose recompute draws other random numbers (``checkpoint_body``).
 
 Who checkpoints: ``own`` is the provider's function, ``torch`` and ``reentrant`` are torch's. Where the regions are:
 ``inside`` the checkpointed body (the whole program is one body), ``around`` it (each stretch between two regions' edges
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
+from cases.checkpoint_body import body_of_a_checkpoint
 from cases.refusals import delayed_refusal
 from cases.toy_linear import HISTORY_STEPS, NESTED_PROGRAMS, STEPS, linears_of, rows_of
 from harness import torch_compat
@@ -200,6 +202,8 @@ def build(ctx: CaseContext) -> Program:
         around_backward=around_backward if variant.backward_inside else None,
         settings={SKIP_SIDE_EFFECTS: True} if variant.skip else {},
         expects=_expects(ctx, variant),
+        # What compiled code needs to have a region in the body (skip) is no matter of what the body is given.
+        probes=body_of_a_checkpoint(ctx, layers[0]) if ctx.axes.variant == "own_around" else None,
     )
 
 

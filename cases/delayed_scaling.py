@@ -4,7 +4,8 @@ steps, and its refusal under torch.compile, from wherever it is met and on each 
 Catches, compiled: a refusal that fullgraph=False, a ``try`` in the user's code, a checkpoint or a region outside the
 compiled module turns into a silent eager run. Eager: scales that stand still or are a step off, a history that never
 forgets, forward and backward buffers mixed up when the history's length changes, a recompute that counts twice, a
-second use of a layer whose amax takes the place of a larger one, a calibration that records nothing.
+second use of a layer whose amax takes the place of a larger one, a calibration that records nothing, scales that a copy
+shares with its layer or that a group's processes don't share (``delayed_state``).
 
 Variants: ``inside`` (the region in compiled code), ``around`` (around the compiled module), ``nested`` (inside a
 region of a recipe that compiles, and around one), ``checkpoint`` (the provider's own, around the layers),
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 
+from cases.delayed_state import copied_scales, group_scales
 from cases.recipe_fields import with_fields
 from cases.toy_linear import Layers, bare, flat, linears_of, rows_of
 from harness.probing import Probing
@@ -190,8 +192,15 @@ def build(ctx: CaseContext) -> Program:
         make_inputs=rows_of(ctx),
         drive=_drive(ctx, len(specs)),
         expects=Expects(schedule=_schedule(ctx, specs, owners), steps=STEPS, raises=REFUSAL),
-        probes=histories if variant == "resized" else None,
+        probes=_by_hand if variant == "resized" else None,
     )
+
+
+def _by_hand(probing: Probing) -> None:
+    """What a provider shows of its scales (feature ``delayed_scales``), beside what they must be."""
+    histories(probing)
+    copied_scales(probing)
+    group_scales(probing)
 
 
 SIZE = 128

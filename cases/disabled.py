@@ -3,7 +3,8 @@
 Catches: a disabled region that builds or checks a recipe that nothing will use (a finding of the review of
 NVIDIA/TransformerEngine#2759: building one breaks the graph), one that leaves FP8 on inside or off behind it, one whose
 state differs from no region at all, so that it costs a graph of its own; and what a region inside of others puts back
-beside that: calibration, group, graph capture, depth (``inner_exits``); and a limit to how deep regions may be.
+beside that: calibration, group, graph capture, depth (``inner_exits``); what the library says of a region to who asks
+(``region_answers``); and a limit to how deep regions may be.
 
 Variants: ``before`` (a disabled region, then an enabled one), ``inside`` (enabled, disabled in it, enabled with another
 recipe in that), ``around`` (the same opened around a compiled module, from call to call), ``given`` (disabled regions
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 from cases.inner_exits import inner_exits
+from cases.region_answers import region_answers
 from cases.toy_linear import STEPS, Layers, bare, linears_of, rows_of
 from harness.observe.census import reset_compiler
 from harness.probing import Probing
@@ -140,12 +142,13 @@ def build(ctx: CaseContext) -> Program:
 
 
 def _probes(ctx: CaseContext) -> Callable[[Probing], None]:
-    exits = inner_exits(ctx)
+    exits, answers = inner_exits(ctx), region_answers(ctx)
 
     def probes(probing: Probing) -> None:
         builds_and_checks_nothing(probing)
         if ctx.axes.variant == "inside" and probing.evidence is not Evidence.NEGATIVE:  # its regions can be entered
             exits(probing)
+            answers(probing)
         if ctx.axes.variant == "twelve" and probing.evidence is not Evidence.NEGATIVE:
             every_level_is_put_back(probing, ctx)
 
@@ -247,7 +250,7 @@ CASE = Case(
     build=build,
     catches=(
         "a disabled region that builds or checks a recipe, leaves FP8 on, or costs a graph of its own; an inner region "
-        "that puts back less than the outer one set"
+        "that puts back less than the outer one set; a wrong answer about the region"
     ),
     answers=("NVIDIA/TransformerEngine#2759", "NVIDIA/TransformerEngine#187"),
 )

@@ -1,7 +1,8 @@
 """Batches of several sizes: in turn, marked dynamic, of one element, off the recipe's alignment.
 
 Catches: a recompilation for each new batch, a scale or a shape baked into a graph that other batches use, a batch off
-alignment that is computed wrongly, or refused under compile in other words than in eager.
+alignment that is computed wrongly, refused under compile in other words than in eager, or in words that name another
+dimension or another value.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cases.ways import ways
 from harness import torch_compat
 from harness.data import draw
 from harness.probing import Probing, documented
-from harness.program import Case, CaseContext, Expects, Program, Step
+from harness.program import Case, CaseContext, Expects, Program, Step, features_of
 
 STEPS = 3
 # Batch i has this many times the rows (or, for batch_one, elements) of the cell's shape.
@@ -29,6 +30,13 @@ DYNAMIC_GRAPHS = {"varying": 1, "marked": 1, "batch_one": 2, "misaligned": 1}
 ODD = 4
 # In the words of whichever library: "needs a multiple of 16", "to be divisible by 8".
 MISALIGNED = "multiple of|divisible by"
+
+
+def _misaligned(ctx: CaseContext, dimension: str, value: int) -> str:
+    """What the refusal of ``value`` must say: a provider that says which dimension it refuses (feature
+    ``names_misaligned``: its words for one) is held to naming this one and its value."""
+    named = features_of(ctx.provider).get("names_misaligned")
+    return MISALIGNED if named is None else named(dimension, value)
 
 
 def _marking(step: Step) -> torch.Tensor:
@@ -70,7 +78,8 @@ def _refused_layer(ctx: CaseContext, probing: Probing, dimension: str, layer: to
     x = torch.ones(ctx.axes.shape[0], weight.shape[1], dtype=ctx.dtype, device=ctx.device)
     for name, run in ways(ctx, _region(ctx, layer)):
         with probing.part(f"after a layer with {dimension} off alignment, {name}"):
-            with documented("Exception", MISALIGNED, f"{dimension} off alignment, {name}"):
+            wanted = _misaligned(ctx, dimension, weight.shape[dimension == "in_features"])
+            with documented("Exception", wanted, f"{dimension} off alignment, {name}"):
                 run((ctx.provider.recipe(ctx.axes.recipe),), x)
             probing.fact(f"width outside, {dimension}, {name}", weight.shape[0], layer(x).shape[1])
 
@@ -85,7 +94,7 @@ def _refused_in_between(ctx: CaseContext, forward: Callable[..., torch.Tensor]) 
                 recipe = ctx.provider.recipe(ctx.axes.recipe)
                 before = [run((recipe,), batch) for batch in (x[:rows], x)]  # the second makes a graph of any size
                 for wrong in (rows - 1, rows + 1):
-                    with documented("Exception", MISALIGNED, f"{wrong} rows, {name}"):
+                    with documented("Exception", _misaligned(ctx, "rows", wrong), f"{wrong} rows, {name}"):
                         run((recipe,), x[:wrong])
                 with torch.compiler.set_stance("fail_on_recompile"):
                     after = [run((recipe,), batch) for batch in (x[:rows], x)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -51,32 +52,56 @@ def copies(probing: Probing, layer: torch.nn.Module) -> None:
             probing.fact(f"{how}: the layer uses what it kept, whatever the copy keeps", True, own)
 
 
-def refusals(probing: Probing, layer: torch.nn.Module) -> None:
-    """What a provider says that its layers refuse must be refused, eagerly, each time: (error, text) by feature.
+@dataclass(frozen=True)
+class _Refused:
+    """A call that must be refused in a region of ``spec``, and in what ways it can be made."""
 
-    ``refuses_kept_delayed``: ``is_first_microbatch`` in a region of delayed scaling. ``refuses_other_dtype``: an input
-    of another dtype than the weight's. Transformer Engine takes both (it keeps weights under delayed scaling).
+    spec: Spec
+    call: Callable[[], object]
+    ways: tuple[str, ...] = ("eager", "compiled")
+
+
+def refusals(probing: Probing, layer: torch.nn.Module) -> None:
+    """What a provider says that its layers refuse must be refused, each time: (error, text) by feature.
+
+    ``refuses_kept_delayed``: ``is_first_microbatch`` in a region of delayed scaling, which compiles nowhere.
+    ``refuses_other_dtype``: an input of another dtype than the weight's. ``refuses_other_width``: one whose rows are
+    longer than the weight's. Transformer Engine takes the first two (it keeps weights under delayed scaling).
     """
     offered = features_of(probing.provider)
-    x = torch.ones(*probing.axes.shape[:2], dtype=probing.dtype, device=probing.device)
+    rows, width, _ = probing.axes.shape
+    x = torch.ones(rows, width, dtype=probing.dtype, device=probing.device)
     other = x.to(torch.float32 if probing.dtype != torch.float32 else torch.bfloat16)
+    longer = torch.cat([x, x], dim=1)
     asked = {
-        "refuses_kept_delayed": (DELAYED, lambda: offered["cached_linear"](layer, x, True)),
-        "refuses_other_dtype": (probing.axes.recipe, lambda: layer(other)),
+        "refuses_kept_delayed": _Refused(DELAYED, lambda: offered["cached_linear"](layer, x, True), ("eager",)),
+        "refuses_other_dtype": _Refused(probing.axes.recipe, lambda: layer(other)),
+        "refuses_other_width": _Refused(probing.axes.recipe, lambda: layer(longer)),
     }
-    for name, (spec, call) in asked.items():
-        if name in offered and probing.provider.supports(spec, probing.arch).level != "unsupported":
+    for name, refused in asked.items():
+        if name in offered and probing.provider.supports(refused.spec, probing.arch).level != "unsupported":
             error, text = offered[name]()
-            with probing.part(f"after {name}"):
-                for attempt in ("at first", "again"):
-                    probing.fact(f"{name}, {attempt}", error, _raised(probing, spec, call, error, text))
+            for how in refused.ways:
+                with probing.part(f"after {name}, {how}"):
+                    enter = _entering(probing, refused, how)
+                    for attempt in ("at first", "again"):
+                        probing.fact(f"{name}, {how}, {attempt}", error, _raised(enter, error, text))
 
 
-def _raised(probing: Probing, spec: Spec, call: Callable[[], object], error: str, text: str) -> str:
+def _entering(probing: Probing, refused: _Refused, how: str) -> Callable[[], object]:
+    autocast, recipe = probing.provider.autocast, probing.provider.recipe(refused.spec)
+
+    def enter() -> object:
+        with autocast(enabled=True, recipe=recipe):
+            return refused.call()
+
+    return enter if how == "eager" else torch.compile(enter, backend="eager", fullgraph=probing.axes.fullgraph)
+
+
+def _raised(enter: Callable[[], object], error: str, text: str) -> str:
     """``error`` where it was raised as documented, else what came."""
     try:
-        with probing.provider.autocast(enabled=True, recipe=probing.provider.recipe(spec)):
-            call()
+        enter()
     except Exception as raised:  # whatever it is, it is the fact
         seen = describe_error(raised, "probe")
         return error if is_documented(seen, error, text) else f"{seen.type}: {seen.message}"

@@ -1,13 +1,15 @@
 """Ten optimizer steps: weights change, and what a library keeps of them must change too.
 
 Catches: a quantised weight that is kept after its weight moved, a scale or an amax of an earlier step, gradients that
-add up over steps, a recompilation for each new weight, a drift that a single step is too short to show.
+add up over steps, a recompilation for each new weight, a drift that a single step is too short to show; and weights
+that are saved and loaded (``module_state``): left out, replaced, or met by nobody.
 """
 
 from __future__ import annotations
 
 import torch
 
+from cases.module_state import module_state
 from cases.toy_linear import flat, linears_of, rows_of
 from harness.program import Case, CaseContext, Expects, Program
 
@@ -40,6 +42,7 @@ def build(ctx: CaseContext) -> Program:
         make_inputs=rows_of(ctx),
         update=descend,
         expects=Expects(fp8_linears=(recipe.label,) * 2, steps=STEPS),
+        probes=module_state(ctx),
     )
 
 

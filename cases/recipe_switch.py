@@ -3,7 +3,8 @@
 
 Catches: a graph or a layer that keeps the recipe of its first call; a guard that looks at a recipe's class and not at
 its fields; a key that leaves a field out, so that two recipes share whatever is cached under it; a recipe that is
-changed in place and from then on means one thing to the graph and another to the layer.
+changed in place and from then on means one thing to the graph and another to the layer; a copied or pickled recipe that
+is another one; values that no recipe has, and objects that are none (``recipe_refusals``).
 
 Variants: ``inside`` (the recipe is an argument and its region stands in compiled code), ``around`` (the region is
 opened around the compiled module), ``held`` (the module holds the recipe, the caller puts another in its place),
@@ -13,12 +14,15 @@ must raise and change nothing).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from cases.recipe_fields import VALUES, makes, others_of, with_other
+from cases.recipe_refusals import recipe_refusals
 from cases.toy_linear import linears_of, rows_of
 from harness.probing import Probing, documented
 from harness.program import Case, CaseContext, Expects, Program, Step, StepExpects, features_of
@@ -158,7 +162,7 @@ def build(ctx: CaseContext) -> Program:
         make_inputs=rows_of(ctx),
         drive=drive,
         settings=SETTINGS,
-        probes=keys_differ if "recipe_keys" in features_of(ctx.provider) else None,
+        probes=_probes(ctx),
         probe_levels=(Evidence.NATIVE, Evidence.EMULATED, Evidence.TRACED),
         expects=Expects(
             schedule=tuple(StepExpects((spec.label,) * 2) for spec in ran),
@@ -169,8 +173,21 @@ def build(ctx: CaseContext) -> Program:
     )
 
 
+def _probes(ctx: CaseContext) -> Callable[[Probing], None] | None:
+    if "recipe_keys" not in features_of(ctx.provider):
+        return None
+
+    def probes(probing: Probing) -> None:
+        keys_differ(probing)
+        if ctx.axes.variant == "inside":
+            recipe_refusals(probing, ctx)
+
+    return probes
+
+
 def keys_differ(probing: Probing) -> None:
-    """No two recipes that differ in a field share a key, and two equal ones always do: every field of every recipe.
+    """No two recipes that differ in a field share a key, and two equal ones always do, a copy and a pickled one too:
+    every field of every recipe.
 
     ``recipe_keys(recipe)`` of the provider: the texts by which it tells recipes apart, each of which must be enough.
     """
@@ -182,17 +199,33 @@ def keys_differ(probing: Probing) -> None:
         if not makes(provider, base):
             continue
         group = [base, *(other for _, other in others_of(provider, base, computable=False))]
-        shared, unequal = [], []
+        shared, unequal, lost = [], [], []
         for spec in group:
             keys = tuple(keys_of(provider.recipe(spec)))
             if keys != tuple(keys_of(provider.recipe(spec))):
                 unequal.append(spec.label)
+            lost += [f"{spec.label} by {how}" for how in _copies_unlike(provider.recipe(spec), keys_of)]
             seen += [{} for _ in keys[len(seen) :]]
             shared += [f"{spec.label} = {at[key]}" for at, key in zip(seen, keys, strict=False) if key in at]
             for at, key in zip(seen, keys, strict=False):
                 at[key] = spec.label
         probing.fact(f"{name}: of {len(group)} recipes those that share a key", [], shared)
         probing.fact(f"{name}: of {len(group)} recipes those unequal to themselves", [], unequal)
+        probing.fact(f"{name}: of {len(group)} recipes those unlike a copy of theirs", [], lost)
+
+
+COPIES: Mapping[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda recipe: pickle.loads(pickle.dumps(recipe)),  # torch.save and worker processes do the same
+}
+
+
+def _copies_unlike(recipe: Any, keys_of: Callable[[Any], Sequence[str]]) -> list[str]:
+    """The ways of copying that make another recipe: one that is told apart from it, or that shows other fields."""
+    copies = {how: make(recipe) for how, make in COPIES.items()}
+    wanted = tuple(keys_of(recipe)), repr(recipe)
+    return [how for how, made in copies.items() if (tuple(keys_of(made)), repr(made)) != wanted]
 
 
 CASE = Case(

@@ -2,7 +2,8 @@
 
 Catches: a recipe that belongs to another layer, a gradient of a shared weight that overwrites instead of adding, a norm
 that compiled code hands to a quantiser in more precision than eager does (pytorch/pytorch#150859), a module compiled
-once for each instance where equal shapes can share a graph.
+once for each instance where equal shapes can share a graph, hooks of a layer that don't run or see other tensors
+(``module_hooks``).
 
 Activations are smooth: at the step of a ReLU's gradient a rounding decides between a gradient and none, and a correct
 kernel is then off by the whole of it (measured on an H200).
@@ -15,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import gelu, rms_norm
 
+from cases.module_hooks import module_hooks
 from cases.toy_linear import Layers, linears_of, rows_of
 from harness.program import Case, CaseContext, Expects, Program, Step
 
@@ -107,6 +109,7 @@ def build(ctx: CaseContext) -> Program:
         recipes=lambda: (ctx.provider.recipe(outer), ctx.provider.recipe(inner)),
         make_inputs=rows_of(ctx),
         drive=_by_module(layers) if by_module else None,
+        probes=module_hooks(ctx) if ctx.axes.variant == "shared" else None,
         expects=Expects(
             fp8_linears=tuple(labels[owner] for owner in owners),
             steps=STEPS,

@@ -4,7 +4,7 @@ rest on.
 Catches: a check that is traced into the graph (a device query, a cache that is filled while tracing), so that it breaks
 it or runs on every call; an answer that was baked in for one architecture and is still given on another
 (pytorch/pytorch#128437, NVIDIA/TransformerEngine#3130); a cached answer that eager code goes on with where compiled
-code asks anew (pytorch/pytorch#146598).
+code asks anew (pytorch/pytorch#146598); a refusal without its reason.
 
 The architecture changes by the provider's own pretence, for a provider whose answers are to follow it (feature
 ``answers_follow_arch``); a library that keeps its answers for the process, in eager code too, is not asked. A second
@@ -118,6 +118,7 @@ def _follows_the_architecture(probing: Probing) -> None:
     with probing.part("after pretending to be other architectures"):
         own = compiled(x)[1]
         probing.fact("answers here", _shown(asking(x)[1]), _shown(own))
+        probing.fact("refusals here that give no reason", [], _unreasoned(own))
         follows = "answers_follow_arch" in features_of(provider)
         for arch in [name for name in ARCHES if follows and name.startswith("sm")]:
             with provider.pretend(arch):
@@ -133,6 +134,12 @@ def _facts_of_arch(probing: Probing, arch: str, eager: Answers, compiled: Answer
     expected = {name: belief.level != "unsupported" for name, belief in believed.items() if belief.offered}
     probing.fact(f"what runs on {arch}", expected, {name: eager[name][0] for name in expected})
     probing.fact(f"answers as {arch}, compiled", _shown(eager), _shown(compiled))
+    probing.fact(f"refusals as {arch} that give no reason", [], _unreasoned(eager))
+
+
+def _unreasoned(answers: Answers) -> list[str]:
+    """Recipes that are refused without a word: ``(False, "")`` leaves a user nothing to mend."""
+    return [name for name, (available, reason) in answers.items() if not available and not reason.strip()]
 
 
 def _shown(answers: Answers) -> str:

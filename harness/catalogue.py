@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CASES
+from harness import exit_codes
 from harness.faults import FAULTS
 from harness.faults.cell import USUAL
 from harness.faults.fault import Fault
@@ -29,7 +30,7 @@ from harness.types import RECIPES, CaseEntry
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_CURRENT = 1
-USAGE_ERROR = 4
+USAGE_ERROR = exit_codes.USAGE
 SECTION = "tables"
 KIND = "catalogue"
 NONE = "–"
@@ -224,4 +225,4 @@ def _on_page(page: Path, *, write: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_codes.guarded(main))

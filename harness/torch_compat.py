@@ -789,3 +789,47 @@ def without_torch_functions() -> contextlib.AbstractContextManager[Any]:
 def edits_of(tensor: torch.Tensor) -> int:
     """How often a tensor was written in place, as autograd counts."""
     return int(tensor._version)  # 2.11, 2.13, 2.14
+
+
+# --- what operators promise while traced, and what they return (harness/observe/operators.py) -------------------------
+
+
+@contextlib.contextmanager
+def watching_operators(seen: Callable[[Any, tuple[Any, ...], Mapping[str, Any], Any], None]) -> Iterator[None]:
+    """``seen(overload, args, kwargs, result)`` is told of every operator of this thread, and of its backward, once it
+    has run; not of those that run inside another one. It must call no operator.
+
+    The mode is taken off by name at the end: one that the body leaves behind stays, as it would without this.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode  # 2.11, 2.13, 2.14
+
+    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        supports_higher_order_operators = True  # 2.11, 2.13, 2.14
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            seen(func, args, kwargs or {}, result)
+            return result
+
+    mode: Any = Watching()  # type: ignore[no-untyped-call]
+    modes, flags = dispatch_stack()
+    set_dispatch_stack(((*modes, mode), flags))
+    try:
+        yield
+    finally:
+        modes, flags = dispatch_stack()
+        set_dispatch_stack((tuple(item for item in modes if item is not mode), flags))
+
+
+def with_leaves(change: Callable[[Any], Any], arguments: Any) -> Any:
+    """``arguments`` (tuples, lists and dictionaries inside each other) with ``change`` made to whatever they hold."""
+    from torch.utils._pytree import tree_map  # 2.11, 2.13, 2.14
+
+    return tree_map(change, arguments)
+
+
+def leaves_of(arguments: Any) -> list[Any]:
+    """What ``arguments`` (tuples, lists and dictionaries inside each other) hold, in order."""
+    from torch.utils._pytree import tree_leaves  # 2.11, 2.13, 2.14
+
+    return list(tree_leaves(arguments))

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from cases import CASES, dynamic_shapes
+from harness.faults.patching import patched
 from harness.probing import Probing
 from harness.program import CaseContext, Program
 from harness.providers.load import loaded_provider
+from harness.providers.reference import ReferenceProvider
 from harness.types import Axes, Evidence, Spec
 
 CPU = torch.device("cpu")
@@ -100,3 +102,19 @@ def test_another_text_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with loaded_provider(Spec("reference")) as loaded:
         errors, _ = probe(loaded.provider)
     assert "got RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED" in errors[0]
+
+
+def test_a_refusal_that_names_another_dimension_is_reported() -> None:
+    from harness.faults.refusal_names_another_dimension import FAULT
+
+    provider = ReferenceProvider()
+    with FAULT.apply(provider):
+        errors, _ = probe(provider)
+    assert [error.partition(":")[0] for error in errors] == [
+        "after refused batches, eager",
+        "after a layer with in_features off alignment, eager",
+        "after a layer with out_features off alignment, eager",
+    ]
+    assert "in_features is 64" in errors[1]  # the dimension is right, its value isn't
+    with FAULT.apply(provider), patched(provider, "features", {}):  # a provider that promises no words
+        assert probe(provider) == ([], [])

@@ -51,7 +51,7 @@ class Facts:
 def wrong(provider: Any) -> list[Any]:
     probing: Any = Facts(provider)
     keys_differ(probing)
-    assert len(probing.facts) == 2 * len(RECIPES)
+    assert len(probing.facts) == 3 * len(RECIPES)
     return [fact for fact in probing.facts if fact[1] != fact[2]]
 
 
@@ -65,6 +65,19 @@ def test_a_shared_key_is_named_whichever_of_several_it_is() -> None:
     ((name, _, seen),) = wrong(provider)
     assert name.startswith("delayed_scaling")
     assert seen == ["delayed_scaling(margin=1) = delayed_scaling"]
+
+
+def test_a_copy_that_is_another_recipe_is_named_with_the_way_it_was_made() -> None:
+    from harness.faults.recipe_pickled_as_default import FAULT
+
+    with FAULT.apply(ReferenceProvider()) as provider:
+        found = {name: seen for name, _, seen in wrong(provider)}
+    assert all("unlike a copy" in name for name in found)
+    assert found["mxfp8_block_scaling: of 3 recipes those unlike a copy of theirs"] == [
+        f"mxfp8_block_scaling({field}) by {how}"
+        for field in ("fp8_format=HYBRID", "scale_rounding=floor")
+        for how in ("copy", "deepcopy", "pickle")
+    ]
 
 
 def test_a_key_that_is_another_each_time_is_named() -> None:

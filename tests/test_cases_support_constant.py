@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cases.support_constant import CASE, Recorded, facts
+from harness.faults.refusal_without_reason import FAULT as SILENT
 from harness.faults.support_in_graph import FAULT as IN_GRAPH
 from harness.faults.support_stale import FAULT as STALE
 from harness.observe.types import Fact
@@ -42,8 +43,9 @@ def test_the_reference_meets_every_fact(recipe: str) -> None:
     [
         (IN_GRAPH, {"graphs of one addition beside support checks"}),
         (STALE, {f"answers as {arch}, compiled" for arch in ("sm89", "sm90", "sm100", "sm103", "sm120")}),
+        (SILENT, {"refusals as sm89 that give no reason"}),  # elsewhere each runs, or is emulated
     ],
-    ids=["in graph", "stale"],
+    ids=["in graph", "stale", "silent"],
 )
 def test_bad_checks_fail_the_facts_that_are_about_them(fault: Any, expected: set[str]) -> None:
     with fault.apply(ReferenceProvider()) as broken:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from harness.cli.errors import UsageError
+from harness.cli.main import main
 from harness.cli.option import Option, Settings, parse
 from harness.cli.run_options import RUN_OPTIONS
 
@@ -109,6 +112,17 @@ def test_every_option_of_a_run_is_declared_once_and_explained() -> None:
     assert len(flags) == len(set(flags))
     assert len({option.name for option in RUN_OPTIONS}) == len(RUN_OPTIONS)
     assert all(option.help for option in RUN_OPTIONS)
+
+
+@pytest.mark.parametrize("words", [[], ["selftest"], ["doctor"], ["report"], ["schema"]])
+def test_help_has_each_heading_once(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--help"])
+    assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line, below in itertools.pairwise(lines) if line.endswith(":") and below.startswith("  -")]
+    assert len(headings) == len(set(headings)), headings
+    assert headings[0] == "options:"
 
 
 def test_help_names_flag_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("-k", "nowhere"), 5, "nothing to run: "),
         (("--last-failed",), 4, "no earlier run of m.yaml under reports/"),
         (("--allow-env", "TORCHDYNAMO_DISABLE"), 4, "not a variable that can be allowed"),
+        (("--report-dir", ""), 4, "--report-dir '': expected a directory"),
+        (("--report-dir", " ", "--plan"), 4, "expected a directory"),
         (("--report-dir", "file/below"), 4, "can't write a report there: Not a directory"),
     ],
 )

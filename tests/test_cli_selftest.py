@@ -12,6 +12,8 @@ import pytest
 
 from harness.cli import selftest
 from harness.cli.main import main
+from harness.cli.option import parse
+from harness.selftest.outcome import End, Outcome
 from tests.support.running import RUNNER
 
 # Faults that leave their patch and that raise; after them one that does nothing, one that another check sees than it
@@ -103,13 +105,20 @@ def test_faults_of_the_front_alone_need_no_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--fault", "leaky_exti"], "--fault leaky_exti: no such fault (did you mean leaky_exit?)"),
-        (["--fault", "no_such_module_x:FAULT"], "importing no_such_module_x raised ModuleNotFoundError"),
+        (["--fault", "leaky_exti"], "--fault: unknown fault 'leaky_exti' (did you mean leaky_exit?)"),
+        (["--fault", "no_such_module_x:FAULT"], "no module 'no_such_module_x' in the working directory or on Python's"),
+        (["--fault", "bad:"], "--fault: unknown fault 'bad:' (an import path is package.module:FAULT)"),
+        (["--fault", "bad"], "--fault: unknown fault 'bad' (unregistered: package.module:FAULT)"),
         (["--fault", "harness.registry:load"], "is no fault but function"),
-        *((["--fault", name], f"--fault {name}: no such fault") for name in (":", "a:b:c", "../x:F")),
-        (["--fault", "leaky_exti", "--fault", "scale_douled"], "--fault scale_douled: no such fault"),
+        *((["--fault", name], f"--fault: unknown fault '{name}' (") for name in (":", "a:b:c", "../x:F")),
+        (
+            ["--fault", "leaky_exti", "--fault", "scale_douled"],
+            "unknown fault 'scale_douled' (did you mean scale_doubled?)",
+        ),
         (["--matrix", "ci.yaml"], "makes this a run matrix: runner.py --matrix FILE"),
         (["--matrix", "selftset.yaml"], "did you mean"),
+        (["--plan", "--report-dir", ""], "--report-dir '': expected a directory"),
+        (["--matrix", "."], "is a directory, not a matrix file"),
         (["--timeout", "soon"], "expected a number of seconds above 0"),
     ],
 )
@@ -147,3 +156,26 @@ def test_plan_shows_and_runs_nothing(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(selftest, "_run_and_tell", lambda *arguments: pytest.fail("was run"))
     assert main(["selftest", "--plan"]) == 0
     assert "leaky_exit: state.unchanged" in capsys.readouterr().out
+
+
+def _missed(*words: str) -> list[str]:
+    """The command that is told of a fault that was missed in a selftest with these options."""
+    settings = parse(selftest.OPTIONS, words, {})
+    outcome = Outcome("leaky_exit", "", "a cell", "state.unchanged", End.MISSED, "green")
+    return list(selftest._again(outcome, settings))
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--matrix", "own.yaml", "--timeout", "7.5", "--allow-env", "TORCH_CACHING_PRECOMPILE")]
+)
+def test_the_command_that_runs_a_fault_again_works_from_where_the_selftest_was_started(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.yaml").write_text("schema_version: 1\nfaults: all\n")
+    monkeypatch.chdir(tmp_path)
+    command = [*_missed(*words), "--plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("leaky_exit: state.unchanged")
+    for word in words:
+        assert word in command

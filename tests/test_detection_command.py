@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from harness.detection import command
-from harness.detection.command import integers, skip_reason, sorted_out, spoken, without
+from harness.detection.command import skip_reason, sorted_out, spoken, without
 from harness.faults.fault import Fault
 
 
@@ -32,12 +32,6 @@ def test_the_command_is_shown_without_this_machines_files() -> None:
     assert spoken("m", given) == "python -m m --seeds 0,1 --data normal"
     assert without(given, ("--seeds", "--json")) == given[4:]
     assert without(["--json=a", "--x"], ("--json",)) == ["--x"]
-
-
-def test_numbers_are_taken_once() -> None:
-    assert integers("3,1,3") == (3, 1)
-    with pytest.raises(ValueError, match="invalid literal"):
-        integers("1,x")
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -27,8 +27,12 @@ class Pool:
         self.ran: list[Job] = []
         self.bad: dict[str, dict[str, Any]] = {}
         self.interrupted_after = 10**6
+        self.timeout = 0.0
 
-    def __call__(self, function: Any, jobs: Sequence[Job], workers: int, lost: Any) -> Iterator[Killed]:
+    def __call__(
+        self, function: Any, jobs: Sequence[Job], workers: int, lost: Any, *, timeout: float
+    ) -> Iterator[Killed]:
+        self.timeout = timeout
         for job in jobs:
             if len(self.ran) == self.interrupted_after:
                 raise KeyboardInterrupt
@@ -108,13 +112,45 @@ def test_an_interrupted_run_goes_on_and_failures_are_tried_again(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--faults", "nobody"], ["--seeds", "x"], ["-j", "0"], ["--from-json", "nowhere.jsonl"], ["x"]]
+    ("arguments", "message"),
+    [
+        ("--faults nobody", "argument --faults: unknown fault 'nobody'"),
+        (
+            "--faults leaky_exti,leaky_exit,scale_douled",
+            "'leaky_exti' (did you mean leaky_exit?); unknown fault 'scale_d",
+        ),
+        ("--faults=", "unknown fault ''"),
+        ("--seeds x", "argument --seeds: expected a whole number from 0 to 2147483647, got 'x'"),
+        ("--seeds 1,-2", "got '-2'"),
+        ("--seeds 2147483648", "got '2147483648'"),
+        ("-j 0", "argument -j: expected a whole number from 1, got '0'"),
+        ("-j -1", "got '-1'"),
+        ("-j 1.5", "got '1.5'"),
+        ("--timeout 0", "argument --timeout: expected a number of seconds above 0, got '0'"),
+        ("--timeout nan", "got 'nan'"),
+        ("--timeout soon", "got 'soon'"),
+        ("--from-json nowhere.jsonl", "argument --from-json: no such file: nowhere.jsonl"),
+        ("--json .", "argument --json: . is a directory, a file is needed"),
+        ("--json=", "expected a file, got ''"),
+        ("--write nowhere.md", "argument --write: no such file: nowhere.md"),
+        ("--seed 1", "unrecognized arguments: --seed 1"),
+        ("x", "unrecognized arguments: x"),
+    ],
 )
-def test_usage(arguments: list[str], pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage(arguments: str, message: str, pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        kill.main(arguments)
+        kill.main(arguments.split())
     assert stop.value.code == USAGE
-    assert "harness.detection.kill: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("usage: python -m harness.detection.kill ")
+    assert message in said
+    assert pool.ran == []
+
+
+def test_each_fault_is_measured_once_and_within_the_time_that_was_given(pool: Pool) -> None:
+    assert kill.main(["--faults", "leaky_exit,leaky_exit", "--timeout", "7.5"]) == GOOD
+    assert [job.fault for job in pool.ran] == ["leaky_exit"]
+    assert pool.timeout == 7.5
 
 
 def test_other_files_and_pages_are_usage_errors(tmp_path: Path, pool: Pool) -> None:

@@ -71,7 +71,7 @@ def test_what_cant_be_observed_is_a_record(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen(monkeypatch, ProviderUnavailable("no such library")).unavailable == "no such library"
     broken = seen(monkeypatch, ValueError("observer broke"))
     assert (broken.error, broken.caught) == ("ValueError: observer broke", False)
-    assert lost(Job("leaky_exit", 3), "killed").error == "the process died: killed"
+    assert lost(Job("leaky_exit", 3), "killed").error == "killed"
 
 
 @pytest.mark.parametrize("left", ["compile_switches", "lost_context"])

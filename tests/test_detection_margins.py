@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.detection import command, margins
-from harness.detection.command import GOOD, NOTHING, WORK
+from harness.detection import command, margins, readers
+from harness.detection.command import GOOD, NOTHING, USAGE, WORK
 from harness.detection.margins_measure import BOUND, Distance, Measure, _empty
 from harness.types import DATA_KINDS
 
@@ -23,7 +23,9 @@ class Pool:
         self.ran: list[Measure] = []
         self.ratio = 10.0
 
-    def __call__(self, function: Any, jobs: Sequence[Measure], workers: int, lost: Any) -> Iterator[Distance]:
+    def __call__(
+        self, function: Any, jobs: Sequence[Measure], workers: int, lost: Any, *, timeout: float
+    ) -> Iterator[Distance]:
         for job in jobs:
             self.ran.append(job)
             yield replace(_empty(job), ratio=0.2) if job.twin else replace(_empty(job), kind=BOUND, ratio=self.ratio)
@@ -56,7 +58,7 @@ def test_fresh_seeds_are_new_told_and_named_in_the_command(pool: Pool, capsys: p
         margins.main(["--faults", "dgrad_doubled", "--fresh", "2"])
         told = re.search(r"fresh seeds: --seeds ([\d,]+)\n", capsys.readouterr().out)
         assert told is not None
-        drawn.append(command.integers(told.group(1)))
+        drawn.append(readers.seeds(told.group(1)))
         assert {job.cell.axes.seed for job in pool.ran} == set(drawn[-1])
     assert drawn[0] != drawn[1]
     seeds, shown = margins.seeds_of(["--fresh", "2", "--data", "normal", "--seeds", "1"], (1,), 2)
@@ -90,3 +92,21 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path, pool: Pool) -> None:
 
 def test_nothing_measured_is_told_apart(pool: Pool) -> None:
     assert margins.main(["--faults", "hang"]) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--fresh", "-3"], "argument --fresh: expected a whole number from 1, got '-3'"),
+        (["--fresh", "0"], "argument --fresh: expected a whole number from 1, got '0'"),
+        (["--fresh", "few"], "argument --fresh: expected a whole number from 1, got 'few'"),
+        (["--seeds", ""], "argument --seeds: expected a whole number from 0 to 2147483647, got ''"),
+        (["--data", "nromal"], "argument --data: invalid choice: 'nromal'"),
+    ],
+)
+def test_usage(words: list[str], message: str, pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        margins.main(words)
+    assert stop.value.code == USAGE
+    assert message in capsys.readouterr().err
+    assert pool.ran == []

@@ -145,7 +145,7 @@ def test_a_real_cell(twin: bool) -> None:
         assert (one.findings, one.ratio) == ((), None)  # traced: nothing had a value
     else:
         assert (one.kind, one.differing, one.count) == (EXACT, 1, 0)
-    assert lost(job, "killed").error == "the process died: killed"
+    assert lost(job, "killed").error == "killed"
 
 
 def test_the_counts_of_unequal_values_are_those_of_the_findings() -> None:

@@ -13,7 +13,18 @@ from harness.judge.compile_checks import captured
 from harness.judge.fp8_checks import observed
 from harness.judge.state_checks import unexpected
 from harness.judge.verdict import CHECKS, run_checks
-from harness.observe.types import Break, CallSeen, Fact, Kept, Left, ProductSeen, RunSeen, StateDiff, TracedStep
+from harness.observe.types import (
+    Break,
+    CallSeen,
+    Fact,
+    Kept,
+    Left,
+    OperatorSeen,
+    ProductSeen,
+    RunSeen,
+    StateDiff,
+    TracedStep,
+)
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord
 from harness.types import Budgets, Evidence, Expectation, Raises
@@ -23,6 +34,7 @@ BF16 = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "high_precision"
 NATIVE = GemmRecord("aten::_scaled_mm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_native")
 LIAR = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "fp8_native")
 EMULATED = GemmRecord("fp8ref::product", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "fp8_emulated")
+BESIDE = GemmRecord("aten::mm", "c10::BFloat16", "c10::BFloat16", "high_precision", inside="lib::linear")
 UNKNOWN = GemmRecord("vendor::gemm", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "unknown")
 SITE = Break("Unsupported: print", "user.py:10", 2)
 LEFT = tuple(Left(stretch, 8, "(2,) float32 on cpu") for stretch in (0, 1, 2))
@@ -41,6 +53,7 @@ def test_clean_cell_has_no_finding_and_every_executed_check_applies() -> None:
 
 
 ALONE: list[tuple[str, Mapping[str, Any]]] = [
+    ("compile.fake", {"operators": (OperatorSeen("lib::op", "strides (1, 4)", "strides (6, 1)"),)}),
     ("compile.eager_frames", {"census": {"frames_total": 3, "frames_ok": 1}}),
     ("compile.graphs", {"census": {"graphs": 2, "backward_graphs": 1}}),
     ("compile.graphs", {"census": {"graphs": 0, "backward_graphs": 1}}),
@@ -58,6 +71,7 @@ ALONE: list[tuple[str, Mapping[str, Any]]] = [
     ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (UNKNOWN,)}),
     ("fp8.gemms", {"gemms": (NATIVE,) * 8 + (LIAR,)}),
     ("fp8.gemms", {"gemms": (NATIVE,) * 10}),
+    ("fp8.gemms", {"gemms": (NATIVE,) * 9 + (BESIDE,)}),
     ("fp8.gemms", {"gemms": ()}),
     ("fp8.recipe_seen", {"compiled": clean_run((OUTER, OUTER, OUTER))}),
     ("fp8.recipe_seen", {"eager": clean_run((OUTER, INNER, INNER))}),
@@ -83,6 +97,12 @@ ALONE: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("name", "broken"), ALONE, ids=[f"{i}-{name}" for i, (name, _) in enumerate(ALONE)])
 def test_check_fires_alone(name: str, broken: Mapping[str, Any]) -> None:
     assert fired(judging(**broken)) == {name}
+
+
+def test_a_programs_own_gemms_are_no_finding_and_those_beside_a_product_are() -> None:
+    assert fired(judging(gemms=(NATIVE,) * 9 + (BF16,) * 4)) == set()
+    (finding,) = run_checks(judging(gemms=(NATIVE,) * 9 + (BF16, BESIDE, BESIDE)))[0]
+    assert finding.got == "2 high_precision in lib::linear"
 
 
 def test_a_recipe_with_other_fields_has_the_level_of_its_kind() -> None:

@@ -54,6 +54,21 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert messages_of_path("sub") == "sub: is a directory, not a matrix file"
     (tmp_path / "sub" / "a.yaml").write_text(GOOD)
     assert messages_of_path("sub") == "sub: is a directory, not a matrix file (did you mean sub/a.yaml?)"
+    (tmp_path / "sub" / "compose.yaml").write_text("services: {}\n")
+    (tmp_path / "sub" / "b.yaml").mkdir()
+    assert messages_of_path("sub").endswith("(did you mean sub/a.yaml?)")
+
+
+def test_a_directory_with_several_files_or_with_those_of_others_suggests_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "compose.yaml").write_text("services: {}\n")
+    assert messages_of_path("sub") == "sub: is a directory, not a matrix file"
+    for name in ("a.yaml", "b.yml"):
+        (tmp_path / "sub" / name).write_text(GOOD)
+    assert messages_of_path("sub") == "sub: is a directory, not a matrix file"
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

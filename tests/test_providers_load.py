@@ -68,6 +68,37 @@ def yields_nothing(provider: Any) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def yields_five(provider: Any) -> Iterator[int]:
+    with patched(ops, "multiply", other):
+        yield 5
+
+
+class Wrapper:
+    """Hands on everything but its ``tap``."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "tap":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+@contextmanager
+def yields_a_part(provider: Any) -> Iterator[Any]:
+    yield Wrapper(provider)
+
+
+def plain(provider: Any) -> Any:
+    return provider
+
+
+def bare(provider: Any) -> Iterator[Any]:
+    yield provider
+
+
 @pytest.fixture
 def provided(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Spec]:
     """The reference with faults of these ``apply``; what they leave is put back."""
@@ -118,8 +149,18 @@ def test_what_the_cell_raises_is_the_cells(provided: Callable[..., Spec]) -> Non
         (exits, "apply raised SystemExit: no such seam at "),
         (raises_late, "apply raised ValueError when it was to mend: can't mend at "),
         (patches_nothing, "apply raised AttributeError: module 'harness.fp8.ops' has no attribute 'no_such_name' at "),
-        (lambda provider: provider, "apply raised "),
+        (plain, "apply gives back an object of type ReferenceProvider, no context manager: decorate a generator with "),
+        (
+            bare,
+            "apply gives back an object of type generator, no context manager: decorate a generator with contextlib",
+        ),
+        (lambda provider: None, "apply gives back nothing, no context manager: "),
         (yields_nothing, "apply yields nothing: the provider is needed"),
+        (
+            yields_five,
+            "apply yields an object of type int, no provider: it has no autocast, recipe, linear and 10 more",
+        ),
+        (yields_a_part, "apply yields an object of type Wrapper, no provider: it has no tap at "),
     ],
 )
 def test_a_fault_that_raises_is_told_with_its_own_line(provided: Callable[..., Spec], apply: Any, message: str) -> None:
@@ -127,6 +168,6 @@ def test_a_fault_that_raises_is_told_with_its_own_line(provided: Callable[..., S
         pass
     assert str(caught.value).startswith(f"fault made_faults:F0: {message}")
     assert caught.value.check == RAISED
-    # The line is of the file that holds the fault, not of the helper that it calls.
-    if getattr(apply, "__name__", "") in ("raises", "raises_late", "patches_nothing"):
-        assert caught.value.site.startswith(f"{__file__}:")
+    assert ops.multiply is not other
+    # The line is of the file that holds the fault, not of the helper that it calls or of the harness.
+    assert caught.value.site.startswith(f"{__file__}:")

@@ -380,6 +380,20 @@ def test_classification(events: list[ProfiledOp], kinds: list[str]) -> None:
     assert [record.kind for record in classify(events)] == kinds
 
 
+@pytest.mark.parametrize(
+    ("events", "inside"),
+    [
+        (ops(("fp8ref::linear", BF16, -1), ("aten::mm", BF16, 0), ("fp8ref::product_block", FP8, 0)), "fp8ref::linear"),
+        (ops(("fp8ref::dgrad", BF16, -1), ("aten::t", BF16, 0), ("other::gemm", BF16, 1)), "fp8ref::dgrad"),
+        (ops(("aten::linear", BF16, -1), ("aten::mm", BF16, 0)), ""),
+        (ops(("autograd::engine: fp8ref::linear", (), -1), ("aten::mm", BF16, 0)), ""),
+        (ops(("fp8ref::linear", BF16, -1), ("fp8ref::product_block", FP8, 0), ("aten::mm", FP8, 1)), ""),
+    ],
+)
+def test_a_gemm_beside_the_product_says_in_which_operator(events: list[ProfiledOp], inside: str) -> None:
+    assert classify(events)[0].inside == inside
+
+
 def test_operand_dtypes_of_addmm_skip_the_bias() -> None:
     (record,) = classify(ops(("aten::addmm", ("float", "c10::BFloat16", "c10::Half"), -1)))
     assert (record.a_dtype, record.b_dtype) == ("bfloat16", "float16")

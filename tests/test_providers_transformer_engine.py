@@ -398,6 +398,9 @@ def test_features_are_the_librarys_own_functions(provider: TransformerEngineProv
     assert provider.features["layers_claim_first"]("delayed_scaling")
     assert not provider.features["layers_claim_first"]("float8_current_scaling")
     assert "answers_follow_arch" not in provider.features
+    with provider.autocast(enabled=True, recipe=provider.recipe(Spec("float8_current_scaling"))):
+        assert provider.features["region_answers"]() == (True, False, None)
+    assert provider.features["region_answers"]() == (False, False, None)
     with provider.pretend("sm90"):
         assert check("float8_current_scaling")[0] is True
         available, reason = check("mxfp8_block_scaling")

@@ -56,6 +56,30 @@ def test_a_cause_is_told_once() -> None:
     assert "another: expected a, got b" in other
 
 
+def test_one_cell_that_hangs_does_not_make_hours_of_the_time_left() -> None:
+    results, stream, clock = green_results(), io.StringIO(), Clock()
+    with Progress(Console(file=stream, width=80), 500, clock=clock) as progress:
+        progress.started("it hangs", "gw0")
+        for result in results[:2]:
+            progress.started(result.id, "gw1")
+            clock.now += 1.0
+            progress.finished(result)
+        clock.now += 98.0
+        progress.started(results[2].id, "gw1")
+        clock.now += 1.0
+        progress.finished(results[2])
+    assert joined(stream.getvalue()) == "[ 3/500] 3 pass; about 8 min 03 s left"
+
+
+def test_cells_that_nobody_saw_begin_are_counted_by_the_clock() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with Progress(Console(file=stream, width=80), 70, clock=clock) as progress:
+        for result in green_results()[:10]:
+            clock.now += 1.0
+            progress.finished(result)
+    assert joined(stream.getvalue()) == "[10/70] 10 pass; about 1 min 00 s left"
+
+
 def test_greens_are_counted_now_and_then_with_the_time_left() -> None:
     lines = plain(green_results()).splitlines()
     assert lines[0] == "[10/70] 10 pass; about 1 min 00 s left"

@@ -54,6 +54,13 @@ def test_a_cross_entry_holds_axis_values_beside_the_fault(tmp_path: Path) -> Non
     [
         ("faults: [leaky_exti]\n", ["2:10: unknown fault 'leaky_exti' (did you mean leaky_exit?)"]),
         ("faults: [qqq]\n", ["2:10: unknown fault 'qqq' (unregistered: package.module:FAULT)"]),
+        ("faults: [all, leaky_exti]\n", ["2:15: unknown fault 'leaky_exti' (did you mean leaky_exit?)"]),
+        ("faults: [scale_douled, all, 'bad:']\n", ["2:10: unknown fault 'scale_douled'", "2:29: unknown fault 'bad:'"]),
+        ("faults: null\n", ["2:9: expected all or a list of faults, got nothing"]),
+        ("faults:\n", ["2:8: expected all or a list of faults, got nothing"]),
+        ("faults: [all, null]\n", ["2:15: expected a fault's name, got nothing"]),
+        ("faults: typo\n", ["2:9: unknown fault 'typo' (unregistered: package.module:FAULT)"]),
+        ("faults: all\ncross: [{fault: all, nesting: flat}]\n", ["3:17: unknown fault 'all'"]),
         ("faults: all\ncros: []\n", ["3:1: unknown key 'cros' (did you mean cross?)"]),
         ("fault: all\n", ["2:1: unknown key 'fault' (did you mean faults?)", "1:1: missing key 'faults'"]),
         ("faults: {}\n", ["2:9: expected all or a list of faults, got "]),

@@ -16,6 +16,16 @@ from contextlib import nullcontext
 from harness.faults.fault import Fault
 FAULT = Fault("anything", "nothing at all", "state.unchanged", nullcontext, where={where})
 """
+ODD = """
+def bare(provider):
+    yield provider
+class NoRepr:
+    def __repr__(self): raise ValueError
+class NoSignature:
+    __signature__ = 3
+    def __call__(self, *given): return nullcontext(*given)
+from dataclasses import replace
+"""
 
 
 def plan(tmp_path: Path, text: str, only: tuple[str, ...] = ()) -> Selftest:
@@ -122,15 +132,30 @@ FIELDS = {
     'needs="rocm"': "needs: a fault can't need 'rocm': cuda, or torch>=X.Y",
     'needs="torch>=x.y"': "needs: a fault can't need 'torch>=x.y': cuda, or torch>=X.Y",
     'needs="torch"': "needs: a fault can't need 'torch': cuda, or torch>=X.Y",
-    "needs=None, report=None": "",
+    "needs=None": "needs must be text, got None (NoneType)",
+    "report=object()": "report must be text, got <object object at ",
+    'report=""': "",
+    "name=3": "name must be text, got 3 (int)",
+    "name=' '": "name must not be empty",
+    "breaks=None": "breaks must be text, got None (NoneType)",
+    'providers="reference"': "providers must be a tuple of providers' names, got 'reference'",
+    'providers=("referenc",)': "providers: unknown provider 'referenc' (did you mean reference?)",
+    "providers=()": "providers must name one at least",
+    'providers=("transformer_engine", "reference")': "",
     'where="flat"': "where must be a mapping of axes to values, got 'flat'",
     'where={"nesting": "sideways"}': "its cell (where) can't be planned: unknown nesting 'sideways'",
     'where={"nestin": "flat"}': "its cell (where) can't be planned: unknown axis 'nestin' in include (did you mean",
     'where={"seed": [0, 1]}': "where names 2 cells, one is needed: {'seed': [0, 1]}",
-    'where={"seed": object()}': "Object of type object is not JSON serializable",
+    'where={"seed": object()}': "where: seed must be what a matrix can hold (text, a number, ",
+    'where={"nesting": {"flat"}}': "where: nesting must be what a matrix can hold (text, a number, ",
+    'where={1: "flat"}': "where: an axis is a name, got 1 (int)",
+    'where={"seed": NoRepr()}': "where: seed must be what a matrix can hold",
     'caught_by="numerics.scale"': "caught_by: unknown check 'numerics.scale' (did you mean numerics.scales?)",
     'caught_by="run.timeut"': "caught_by: unknown check 'run.timeut' (did you mean run.timeout?)",
     "apply=None": "apply must be a context manager of the provider, got None",
+    "apply=bare": "apply is a bare generator function: decorate a generator with contextlib.contextmanager",
+    "apply=lambda: nullcontext()": "apply must take the provider as its one argument: too many positional arguments",
+    "apply=NoSignature()": "",
     'caught_by="run.flaky"': "",
 }
 
@@ -142,7 +167,7 @@ def test_a_wrong_field_is_told_in_the_file_of_the_fault(
     name = f"own_fault_{list(FIELDS).index(field)}x"
     path = own(tmp_path, monkeypatch, name)
     with (tmp_path / f"{name}.py").open("a") as file:
-        file.write(f"from dataclasses import replace\nWRONG = replace(FAULT, {field})\n")
+        file.write(f"{ODD}WRONG = replace(FAULT, {field})\n")
     text = f"faults: [{path.replace('FAULT', 'WRONG')}]\n"
     if not FIELDS[field]:
         assert len(plan(tmp_path, text).seeded) == 1
@@ -150,8 +175,23 @@ def test_a_wrong_field_is_told_in_the_file_of_the_fault(
     with pytest.raises(MatrixErrors) as caught:
         plan(tmp_path, text)
     (error,) = caught.value.errors
-    assert (Path(error.file).name, error.line) == (f"{name}.py", 6)
+    assert (Path(error.file).name, error.line) == (f"{name}.py", 5 + ODD.count("\n"))
     assert f"fault {name}:WRONG: {FIELDS[field]}" in str(error)
+
+
+def test_every_mistake_of_every_fault_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [own(tmp_path, monkeypatch, name, '{"nesting": "sideways"}') for name in ("own_fault_m", "own_fault_n")]
+    fields = 'name=1, breaks=2, report=3, needs="rocm", caught_by="no.check", providers=[4], apply=5'
+    for name in ("own_fault_m", "own_fault_n"):
+        with (tmp_path / f"{name}.py").open("a") as file:
+            file.write(f"{ODD}FAULT = replace(FAULT, {fields})\n")
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, "faults:\n" + "".join(f"  - {path}\n" for path in paths))
+    said = [error.message for error in caught.value.errors]
+    words = ("name", "breaks", "report", "apply", "caught_by", "needs", "providers", "its cell (where)")
+    for path in paths:
+        assert [word for word in words if any(one.startswith(f"fault {path}: {word}") for one in said)] == list(words)
+    assert len(said) == len(paths) * len(words)
 
 
 def test_everything_that_cannot_be_imported_is_told_at_the_place_that_names_it(
@@ -168,20 +208,48 @@ def test_everything_that_cannot_be_imported_is_told_at_the_place_that_names_it(
     assert list(errors) == [3, 5, 6, 7, 8]
     assert {error.column for error in caught.value.errors} == {5}
     told = [error.message for error in errors.values()]
-    assert told[0] == "own_fault_good has no attribute 'NONE'"
+    assert told[0] == "own_fault_good has no attribute 'NONE'; its faults: FAULT"
     assert told[1].startswith(f"{tmp_path}/own_fault_broken.py:2: importing own_fault_broken raised SyntaxError: ")
     assert told[2] == f"{tmp_path}/own_fault_raises.py:2: importing own_fault_raises raised ValueError: not today"
-    assert told[3] == "importing own_fault_none raised ModuleNotFoundError: No module named 'own_fault_none'"
+    assert told[3] == "no module 'own_fault_none' in the working directory or on Python's path"
     assert "is no fault but function" in told[4]
     # Asked for by option, the option is the place; what the file says beside it doesn't matter.
     with pytest.raises(MatrixErrors) as asked:
         plan(tmp_path, "faults: [leaky_exit]\n", (*names[:2], "leaky_exti", "scale_douled", "leaky_exit"))
     said = sorted(str(error) for error in asked.value.errors)
     assert [one.partition(": ")[0] for one in said] == [
-        "--fault leaky_exti",
         "--fault own_fault_broken:FAULT",
         "--fault own_fault_raises:FAULT",
-        "--fault scale_douled",
+        "--fault",
+        "--fault",
     ]
-    assert said[0].endswith("no such fault (did you mean leaky_exit?)")
+    assert said[2] == "--fault: unknown fault 'leaky_exti' (did you mean leaky_exit?)"
     assert {one.fault for one in plan(tmp_path, f"faults: [{names[0]}]\n", ("leaky_exit",)).seeded} == {"leaky_exit"}
+
+
+def test_what_cannot_be_imported_has_the_nearest_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(tmp_path, monkeypatch, "own_fault_near")
+    (tmp_path / "own_fault_needs.py").write_text("import own_fault_nothing\n")
+    monkeypatch.chdir(tmp_path)
+    names = (
+        "own_fault_neer:FAULT",
+        "harness.faults.leaky_exi:FAULT",
+        "harness.fault.leaky_exit:FAULT",
+        "own_fault_near:FALUT",
+        "own_fault_needs:FAULT",
+    )
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, "faults: all\n", names)
+    told = {error.file.partition(" ")[2]: (error.message, error.nearest) for error in caught.value.errors}
+    nowhere = "no module '{}' in the working directory or on Python's path".format
+    assert told == {
+        names[0]: (nowhere("own_fault_neer"), "own_fault_near:FAULT"),
+        names[1]: (nowhere("harness.faults.leaky_exi"), "harness.faults.leaky_exit:FAULT"),
+        names[2]: (nowhere("harness.fault"), "harness.faults.leaky_exit:FAULT"),
+        names[3]: ("own_fault_near has no attribute 'FALUT'", "own_fault_near:FAULT"),
+        names[4]: (
+            f"{tmp_path}/own_fault_needs.py:1: importing own_fault_needs raised ModuleNotFoundError: "
+            "No module named 'own_fault_nothing'",
+            None,
+        ),
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-USAGE_ERROR = 4
-NOTHING_RAN = 5
+from harness import exit_codes
+
+USAGE_ERROR = exit_codes.USAGE
+NOTHING_RAN = exit_codes.NOTHING
 
 
 class UsageError(Exception):

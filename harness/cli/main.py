@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
+from harness import exit_codes
 from harness.cli.errors import NOTHING_RAN, USAGE_ERROR, NothingToRun, UsageError
 from harness.plan.nearest import nearest
 
@@ -19,8 +20,8 @@ COMMANDS: Mapping[str, str] = {
     "selftest": "harness.cli.selftest:main",
 }
 RUN = "harness.cli.run:main"
-INTERRUPTED = 2
-INTERNAL_ERROR = 3
+INTERRUPTED = exit_codes.INTERRUPTED
+INTERNAL_ERROR = exit_codes.INTERNAL
 
 
 def main(arguments: Sequence[str]) -> int:

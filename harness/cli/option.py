@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from harness.cli.errors import UsageError
 from harness.plan.nearest import nearest
 
+USUAL = "options"  # the group of options that name none
 Read = Callable[[str], Any]
 
 
@@ -32,7 +33,7 @@ class Option:
     repeat: bool = False
     once: bool = False
     switch: bool = False
-    group: str = "options"
+    group: str = USUAL
 
     @property
     def is_positional(self) -> bool:
@@ -88,8 +89,12 @@ def parse(options: Sequence[Option], arguments: Sequence[str], env: Mapping[str,
 
 
 def _parser(options: Sequence[Option], **texts: Any) -> argparse.ArgumentParser:
-    parser = _Parser(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **texts)
-    groups = {name: parser.add_argument_group(name) for name in dict.fromkeys(option.group for option in options)}
+    layout = argparse.RawDescriptionHelpFormatter
+    # argparse's own --help would open a group of its own, which has the name of the usual one.
+    parser = _Parser(allow_abbrev=False, formatter_class=layout, add_help=False, **texts)
+    names = dict.fromkeys((USUAL, *(option.group for option in options)))
+    groups = {name: parser.add_argument_group(name) for name in names}
+    groups[USUAL].add_argument("-h", "--help", action="help", help="show this help message and exit")
     for option in options:
         words: dict[str, Any] = {"help": _help(option), "default": None}
         if not option.is_positional:
@@ -132,7 +137,7 @@ def _read(option: Option, text: str, source: str) -> Any:
     try:
         return option.read(text)
     except ValueError as error:
-        raise UsageError(f"{source} {text}: {error}") from error
+        raise UsageError(f"{source} {text if text.strip() else repr(text)}: {error}") from error
 
 
 def _unknown(word: str, options: Sequence[Option]) -> str:

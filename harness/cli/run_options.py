@@ -58,6 +58,12 @@ def read_axis(text: str) -> tuple[str, tuple[str, ...]]:
     return axis, tuple(split_values(values))
 
 
+def read_directory(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("expected a directory")
+    return text
+
+
 def read_color(text: str) -> str:
     if text not in ("auto", "always", "never"):
         raise ValueError("expected auto, always or never")
@@ -160,6 +166,7 @@ RUN_OPTIONS = (
         "report_dir",
         ("--report-dir",),
         "where the reports go (default: reports/<run-id>)",
+        read_directory,
         metavar="DIR",
         env="FP8_HARNESS_REPORT_DIR",
         group=HOW,

@@ -15,6 +15,7 @@ from harness.cli.option import Option, Settings, parse
 from harness.cli.output import console_for, verbosity_of
 from harness.cli.run import placed, refuse_environment
 from harness.cli.run_options import HOW, RUN_OPTIONS, read_seconds
+from harness.cli.started import front_words
 from harness.faults.fault import lacking
 from harness.plan import PlanError
 from harness.report.page import Page
@@ -36,6 +37,18 @@ DEFAULT_FILE = "selftest.yaml"
 # One fault hangs, and is waited for this long; an ordinary cell takes seconds.
 TIMEOUT = 120.0
 _SHARED = ("plan", "workers", "report_dir", "allow_env", "quiet", "verbose", "color")
+WHICH = "which faults"
+
+
+def _shared(option: Option) -> Option:
+    """An option of a run as it reads here."""
+    if option.name == "plan":
+        return dataclasses.replace(option, help="show which fault runs in which cell, by which check", group=WHICH)
+    if option.name == "report_dir":
+        return dataclasses.replace(option, help="where the reports go (default: reports/selftest-<run-id>)")
+    return option
+
+
 OPTIONS = (
     Option(
         "matrix",
@@ -44,6 +57,7 @@ OPTIONS = (
         default=DEFAULT_FILE,
         metavar="FILE",
         once=True,
+        group=WHICH,
     ),
     Option(
         "faults",
@@ -51,10 +65,11 @@ OPTIONS = (
         "this fault only: a registered name, or package.module:FAULT; repeatable",
         metavar="NAME",
         repeat=True,
+        group=WHICH,
     ),
     Option("timeout", ("--timeout",), "time limit of one cell", read_seconds, TIMEOUT, metavar="SECONDS", group=HOW),
     Option("no_skips", ("--no-skips",), "exit code 1 if this machine can't show every fault", switch=True, group=HOW),
-    *(option for option in RUN_OPTIONS if option.name in _SHARED),
+    *(_shared(option) for option in RUN_OPTIONS if option.name in _SHARED),
 )
 DESCRIPTION = """\
 Runs every seeded fault in the cell where it must show, and the same cell without it. Prints each that was not caught:
@@ -144,9 +159,11 @@ def _run_and_tell(
 
 
 def _again(outcome: Outcome, settings: Settings) -> Sequence[str]:
-    """The command that runs one fault again, where a debugger sees it."""
-    words = ["python", "runner.py", "selftest", "--fault", outcome.fault, "-n", "0"]
-    return words if settings["matrix"] == DEFAULT_FILE else [*words, "--matrix", settings["matrix"]]
+    """The command that runs one fault again from here, where a debugger sees it."""
+    words = [*front_words(), "selftest", "--fault", outcome.fault, "-n", "0"]
+    words += [] if settings["matrix"] == DEFAULT_FILE else ["--matrix", settings["matrix"]]
+    words += [] if settings["timeout"] == TIMEOUT else ["--timeout", f"{settings['timeout']:g}"]
+    return [*words, *(word for name in settings["allow_env"] for word in ("--allow-env", name))]
 
 
 def _run_plan(selftest: Selftest, settings: Settings, arguments: Sequence[str]) -> RunPlan:

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from harness.detection import journal
+from harness import exit_codes
+from harness.detection import journal, readers
 from harness.detection.journal import Header, Journal
-from harness.detection.pool import isolated
+from harness.detection.pool import TIMEOUT, isolated
 from harness.faults import FAULTS
 from harness.faults.fault import Fault, lacking
 from harness.judge.calibrate_records import NotARecord
@@ -23,10 +24,13 @@ from harness.judge.calibrate_table import replace_section
 from harness.judge.verdict import CHECK_NAMES
 from harness.registry import load
 
-GOOD, WORK, INTERRUPTED, USAGE, NOTHING = 0, 1, 2, 4, 5
+GOOD, WORK, INTERRUPTED = exit_codes.GOOD, exit_codes.RED, exit_codes.INTERRUPTED
+USAGE, NOTHING = exit_codes.USAGE, exit_codes.NOTHING
 
+WHOLE_PAGE = "--write needs every registered fault: leave --faults out, or measure again"
+EPILOG = "exit status: 0 nothing to do; 1 work to do; 2 interrupted; 3 internal error; 4 usage; 5 nothing was measured"
 # Options that say where things go, not what is measured: left out of the command that a page shows.
-_PRIVATE = ("--json", "--from-json", "--write", "-j")
+_PRIVATE = ("--json", "--from-json", "--write", "-j", "--timeout")
 
 
 class Record(Protocol):
@@ -58,34 +62,23 @@ class Task(Generic[J, R]):
     wrong: Callable[[R], str]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message}\n")
-
-
-def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
+def parser(module: str, doc: str | None) -> readers.Parser:
     """A parser with the options that every such command has."""
-    made = _Parser(prog=f"python -m {module}", description=str(doc).partition("\n")[0])
+    made = readers.Parser(module, str(doc).partition("\n")[0], epilog=EPILOG)
     add = made.add_argument
-    add("--faults", type=_names, metavar="NAME,...", help="these alone; every registered one by default")
-    add("--write", type=Path, metavar="PAGE", help="write this machine's section of the page, nothing else in it")
-    add("--json", type=Path, metavar="FILE", help="keep what is measured, a line each; a run with such a file goes on")
-    add("--from-json", action="append", type=Path, metavar="FILE", help="run nothing, read these; repeatable")
-    add("-j", dest="workers", type=int, default=1, metavar="N", help="processes (1)")
+    add("--faults", type=readers.faults, metavar="NAME,...", help="these alone; every registered one by default")
+    add("--write", type=readers.there, metavar="PAGE", help="write this machine's section of the page, nothing else")
+    add("--json", type=readers.file, metavar="FILE", help="keep what is measured; a run with such a file goes on")
+    add("--from-json", action="append", type=readers.there, metavar="FILE", help="run nothing, read these; repeatable")
+    add("-j", dest="workers", type=readers.positive, default=1, metavar="N", help="processes (1)")
+    add(
+        "--timeout",
+        type=readers.seconds,
+        default=TIMEOUT,
+        metavar="SECONDS",
+        help=f"for one cell ({TIMEOUT:g}); the process of one that takes longer is ended, and the rest go on",
+    )
     return made
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    unknown = [name for name in names if name not in FAULTS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no fault {', '.join(unknown)}")
-    return names
-
-
-def integers(text: str) -> tuple[int, ...]:
-    """``0,1,2`` as numbers, each once."""
-    return tuple(dict.fromkeys(int(part) for part in text.split(",")))
 
 
 def without(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -117,7 +110,9 @@ def sorted_out(names: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
     return [name for name, why in reasons.items() if not why], [(name, why) for name, why in reasons.items() if why]
 
 
-def run(task: Task[J, R], jobs: Sequence[J], first: Header, path: Path | None, workers: int) -> tuple[Journal[R], int]:
+def run(
+    task: Task[J, R], jobs: Sequence[J], first: Header, path: Path | None, workers: int, timeout: float
+) -> tuple[Journal[R], int]:
     """Do what ``path`` doesn't hold already; also the exit status that the end alone asks for.
 
     Raises:
@@ -130,7 +125,7 @@ def run(task: Task[J, R], jobs: Sequence[J], first: Header, path: Path | None, w
         known = {task.key(one) for one in records}
         left = [job for job in jobs if task.key(job) not in known]
         try:
-            for one in _watched(task, left, workers):
+            for one in _watched(task, left, workers, timeout):
                 keep(one)
                 records.append(one)
         except KeyboardInterrupt:
@@ -139,11 +134,12 @@ def run(task: Task[J, R], jobs: Sequence[J], first: Header, path: Path | None, w
     return Journal(first, tuple(records)), ended
 
 
-def _watched(task: Task[J, R], jobs: Sequence[J], workers: int) -> Iterable[R]:
+def _watched(task: Task[J, R], jobs: Sequence[J], workers: int, timeout: float) -> Iterable[R]:
     """Outcomes with a progress line on stderr, and on stdout what is wrong with one as it comes."""
     started = time.monotonic()
     live = sys.stderr.isatty()
-    for done, one in enumerate(isolated(task.measure, jobs, workers, task.lost), 1):
+    outcomes = isolated(task.measure, jobs, workers, task.lost, timeout=timeout)
+    for done, one in enumerate(outcomes, 1):
         wrong = task.wrong(one)
         if wrong:
             print(f"{one.fault}: {wrong}", flush=True)
@@ -162,6 +158,8 @@ def journals(
     jobs: Callable[[Sequence[str]], Sequence[J]],
 ) -> tuple[list[Journal[R]], int]:
     """What was measured, now or in the files that are to be read; ``jobs`` of the faults that can run here."""
+    if options.write and options.faults and not options.from_json:
+        made.error(WHOLE_PAGE)
     try:
         if options.from_json:
             found = [journal.read(path, task.kind, task.record) for path in options.from_json]
@@ -170,13 +168,11 @@ def journals(
                 if one.header.sources != now:
                     print(f"{path}: measured with other code than is here now")
             return found, GOOD
-        if options.workers < 1:
-            made.error("-j is at least 1")
         names, skipped = sorted_out(options.faults or FAULTS)
         for name, why in skipped:
             print(f"not measured: {name}: {why}")
         first = journal.header(task.kind, spoken(module, given), skipped)
-        done, ended = run(task, jobs(names), first, options.json, options.workers)
+        done, ended = run(task, jobs(names), first, options.json, options.workers, options.timeout)
         return [done], ended
     except (NotARecord, OSError) as error:
         made.error(str(error))
@@ -241,7 +237,7 @@ def write_page(
 ) -> None:
     """Put each machine's section into its place on the page; a usage error where it would not be whole."""
     if any(not_looked_at(own) for own in by_machine(found).values()):
-        made.error("--write needs every registered fault: leave --faults out, or measure again")
+        made.error(WHOLE_PAGE)
     try:
         text = page.read_text(encoding="utf-8")
         for machine, section in sections(found).items():

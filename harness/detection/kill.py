@@ -2,7 +2,7 @@
 
 Each fault's cell is observed once and judged by every check alone, by all but the named one, by all, and by none
 (docs/detection.md says how to read it). Exit status: 0 every named check alone is red and every check kills something
-or is justified; 1 there is work to do; 2 interrupted; 4 usage; 5 nothing was measured.
+or is justified; 1 there is work to do; others as of every command (harness.exit_codes).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.detection import command
+from harness import exit_codes
+from harness.detection import command, readers
 from harness.detection.command import Task, by_machine
 from harness.detection.kill_measure import Job, Killed, lost, measure
 from harness.detection.kill_table import rows_of, sections, work, wrong
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = command.parser(MODULE, __doc__)
-    parser.add_argument("--seeds", type=command.integers, default=(0,), metavar="N,...", help="seeds of the cells (0)")
+    parser.add_argument("--seeds", type=readers.seeds, default=(0,), metavar="N,...", help="seeds of the cells (0)")
     options = parser.parse_args(given)
 
     def jobs(names: Sequence[str]) -> list[Job]:
@@ -52,4 +53,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_codes.guarded(main))

@@ -100,8 +100,8 @@ def spoiled() -> bool:
 
 
 def lost(job: Job, why: str) -> Killed:
-    """The record of a job whose process died."""
-    return Killed(job.fault, job.caught_by, job.seed, job.cells[0].id, error=f"the process died: {why}")
+    """The record of a job whose process died, or was ended."""
+    return Killed(job.fault, job.caught_by, job.seed, job.cells[0].id, error=why)
 
 
 def _judged(record: Killed, judging: Judging) -> Killed:

@@ -2,7 +2,7 @@
 
 Every fault's cell and its clean twin, over seeds and kinds of data: value / bound of the check that must see the fault,
 and the largest value / bound of the twin (docs/detection.md says how to read it). Exit status: 0 every fault at least
-twice its bound, every twin within half of each; 1 there is work to do; 2 interrupted; 4 usage; 5 nothing was measured.
+twice its bound, every twin within half of each; 1 there is work to do; others as of every command (harness.exit_codes).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.detection import command
+from harness import exit_codes
+from harness.detection import command, readers
 from harness.detection.command import Task, by_machine
 from harness.detection.margins_measure import Distance, Measure, lost, measure, measures
 from harness.detection.margins_table import measured, sections, work, wrong
@@ -22,7 +23,6 @@ from harness.types import DATA_KINDS
 MODULE = "harness.detection.margins"
 KIND = "margins"
 SEEDS = (0, 1, 2)
-LARGEST_SEED = 2**31 - 1
 
 
 def record(values: Mapping[str, Any]) -> Distance:
@@ -44,7 +44,7 @@ def seeds_of(given: Sequence[str], fixed: tuple[int, ...], fresh: int) -> tuple[
     """The seeds, and the arguments that ask for the same ones again: fresh ones are drawn once and named after that."""
     if not fresh:
         return fixed, list(given)
-    drawn = tuple(random.SystemRandom().randint(0, LARGEST_SEED) for _ in range(fresh))
+    drawn = tuple(random.SystemRandom().randint(0, readers.LARGEST_SEED) for _ in range(fresh))
     named = ",".join(map(str, drawn))
     print(f"fresh seeds: --seeds {named}", flush=True)
     return drawn, ["--seeds", named, *command.without(given, ("--fresh", "--seeds"))]
@@ -55,9 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = command.parser(MODULE, __doc__)
     add = parser.add_argument
-    add("--seeds", type=command.integers, default=SEEDS, metavar="N,...", help="seeds of the cells (0,1,2)")
+    add("--seeds", type=readers.seeds, default=SEEDS, metavar="N,...", help="seeds of the cells (0,1,2)")
     add(
-        "--fresh", type=int, default=0, metavar="N", help="N seeds that nobody has seen, drawn now and printed, instead"
+        "--fresh",
+        type=readers.positive,
+        default=0,
+        metavar="N",
+        help="N seeds that nobody has seen, drawn now and printed, instead",
     )
     add("--data", action="append", choices=DATA_KINDS, help="repeatable; all by default")
     options = parser.parse_args(given)
@@ -70,4 +74,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_codes.guarded(main))

@@ -103,8 +103,8 @@ def measure(one: Measure) -> Distance:
 
 
 def lost(one: Measure, why: str) -> Distance:
-    """The record of a cell whose process died."""
-    return replace(_empty(one), error=f"the process died: {why}")
+    """The record of a cell whose process died, or was ended."""
+    return replace(_empty(one), error=why)
 
 
 def _empty(one: Measure) -> Distance:

@@ -34,11 +34,12 @@ class Fault:
     """A deliberate defect in a provider.
 
     ``apply(provider)`` is a context manager that yields the broken provider (the same object with something patched,
-    or a wrapper) and mends everything when it is left. ``caught_by`` names the check that must turn red because of it.
-    ``where`` holds the axis values of the cell that must show it, as a matrix writes them ({"case": "checkpoint",
-    "variant": "around"}); what it leaves out is that of the usual cell (toy_linear, float8_current_scaling, nested,
-    aot_eager, fullgraph). ``needs`` is what a machine must have for the fault to do anything: "cuda", the least version
-    of torch as in "torch>=2.13", or "" for any machine.
+    or a wrapper) and mends everything when it is left. It may patch the provider, the library under test, and
+    ``harness.observe``, ``harness.run`` and ``harness.report``; never ``harness.judge``.
+    ``caught_by`` names the check that must turn red because of it. ``where`` holds the axis values of the cell that
+    must show it, as a matrix writes them ({"case": "checkpoint", "variant": "around"}); what it leaves out is that of
+    the usual cell (toy_linear, float8_current_scaling, nested, aot_eager, fullgraph). ``needs`` is what a machine must
+    have for the fault to do anything: "cuda", the least version of torch as in "torch>=2.13", or "" for any machine.
     ``providers`` are those of which it breaks anything; on another one the plan refuses it (harness.faults.elsewhere).
     """
 

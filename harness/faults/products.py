@@ -32,6 +32,12 @@ class Given:
         result: torch.Tensor = (self.a.source @ self.b.source.to(self.a.source.dtype).t()).to(self.out_dtype)
         return result
 
+    def high_precision_by_hand(self) -> torch.Tensor:
+        """The product of the sources in float32, by no kernel that a profiler takes for a GEMM."""
+        terms = self.a.source.float()[:, None, :] * self.b.source.float()[None]
+        result: torch.Tensor = terms.sum(-1).to(self.out_dtype)
+        return result
+
     def values(self) -> tuple[torch.Tensor, torch.Tensor]:
         """What the operands' codes and scales stand for, float64."""
         return _values(self.a), _values(self.b)

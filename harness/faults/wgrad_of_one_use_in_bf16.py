@@ -1,5 +1,5 @@
 """Of the two products that make up a shared weight's gradient one is computed in bf16, the FP8 GEMM beside it for show:
-the tap reports what the GEMM returned.
+the tap reports what the GEMM returned, and the profiler takes the other kernel for no GEMM.
 
 The sum belongs to no record, so the tap can't be tied to it. On positive data sums are large and quantisation moves no
 element by more than a few bf16 roundings may: only all elements together tell.
@@ -22,7 +22,7 @@ def _change(given: Given, multiply: Multiply) -> Any:
     if given.product != "wgrad" or given.weight.data_ptr() in _SEEN:
         return shown
     _SEEN.add(given.weight.data_ptr())
-    return given.high_precision()
+    return given.high_precision_by_hand()
 
 
 FAULT = Fault(

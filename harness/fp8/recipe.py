@@ -68,6 +68,13 @@ def _flag(name: str, value: bool) -> str:
     raise ValueError(f"{name} must be true or false, got {value!r}")
 
 
+def _integer(name: str, value: int, least: int | None = None) -> str:
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise ValueError(f"{name} must be an integer{bound}, got {value!r}")
+    return str(value)
+
+
 def _epsilon(value: float) -> str:
     if not 0.0 <= value < float("inf"):
         raise ValueError(f"amax_epsilon must be finite and not negative, got {value!r}")
@@ -90,15 +97,13 @@ class DelayedScaling(Recipe):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fp8_format", _format(self.fp8_format))
-        if self.amax_history_len < 1:
-            raise ValueError(f"amax_history_len must be at least 1, got {self.amax_history_len!r}")
         if self.amax_compute_algo not in ("max", "most_recent"):
             raise ValueError(f"amax_compute_algo must be max or most_recent, got {self.amax_compute_algo!r}")
         self._set_key(
             ("amax_compute_algo", self.amax_compute_algo),
-            ("amax_history_len", str(self.amax_history_len)),
+            ("amax_history_len", _integer("amax_history_len", self.amax_history_len, 1)),
             ("fp8_format", self.fp8_format.value),
-            ("margin", str(self.margin)),
+            ("margin", _integer("margin", self.margin)),
         )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cases import CASES
+from harness import exit_codes
 from harness.judge.calibrate_catalogue import BOUNDS, LARGEST_GOOD, names
 from harness.judge.calibrate_measure import NOT_COMPILED, Job, observe_eager
 from harness.judge.calibrate_plan import Plan
@@ -31,7 +32,8 @@ from harness.types import DATA_KINDS, DTYPES, NESTINGS, RECIPES
 
 __all__ = ["main", "observe_eager"]
 
-GOOD, BAD, INTERRUPTED, LOST, USAGE, NOTHING = range(6)
+GOOD, BAD, INTERRUPTED = exit_codes.GOOD, exit_codes.RED, exit_codes.INTERRUPTED
+LOST, USAGE, NOTHING = exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING
 
 # Options that say where things go, not what is measured: left out of the command that the page shows.
 _PRIVATE = ("--json", "--markdown")
@@ -234,4 +236,4 @@ def _verdict(calibrations: Sequence[Calibration], judged: Sequence[Measured]) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_codes.guarded(main))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.judge.check import Check, Judging, one
+from harness.judge.compare import shorten
 from harness.observe.types import Census
 from harness.types import MINIMUM_TRACED, Evidence, Finding
 
@@ -138,6 +139,14 @@ def steady(j: Judging) -> Sequence[Finding]:
     return one("compile.steady", "no compilation after the warm-up", f"{census.steady_compiles}{reason}")
 
 
+def promises(j: Judging) -> Sequence[Finding]:
+    """Each tensor that an operator of the library returned is what its fake implementation says: shape, dtype, strides,
+    kind of device. Compiled code is laid out by the latter; eager code and aot_eager take what comes."""
+    broken = [item for item in j.obs.operators if item.promised != item.returned]
+    found = [finding for item in broken for finding in one("compile.fake", item.promised, item.returned, item.name)]
+    return shorten(found)
+
+
 def _compiled(j: Judging) -> bool:
     return j.compiled
 
@@ -147,6 +156,12 @@ def _when(condition: Callable[[Judging], bool]) -> Callable[[Judging], bool]:
 
 
 CHECKS = (
+    Check(
+        "compile.fake",
+        "an operator that returns other strides than its fake implementation says",
+        _when(lambda j: j.executed and bool(j.obs.operators)),
+        promises,
+    ),
     Check("compile.eager_frames", "a frame that fell back to Python without a counted break", _compiled, eager_frames),
     Check("compile.graphs", "a program split into more graphs, or into none", _compiled, graphs),
     Check("compile.captured", "FP8 calls that ran outside any graph", _when(lambda j: j.executed), captured),

@@ -36,8 +36,9 @@ def _level(j: Judging, label: str) -> str:
 
 
 def gemms(j: Judging) -> Sequence[Finding]:
-    """GEMMs that the profiler saw with FP8 operands = those the case states. Sees bf16 in place of FP8, FP8 in forward
-    alone, and emulation that passes for native; a GEMM of unknown kind never counts."""
+    """GEMMs that the profiler saw with FP8 operands = those the case states, and no other GEMM in the operators that
+    run them. Sees bf16 in place of FP8 or beside it, FP8 in forward alone, and emulation that passes for native; a GEMM
+    of unknown kind never counts as FP8."""
     seen: Counter[str] = Counter()
     for record in j.obs.gemms or ():
         narrow = all(any(n in t.lower() for n in NARROW) for t in (record.a_dtype, record.b_dtype))
@@ -48,10 +49,13 @@ def gemms(j: Judging) -> Sequence[Finding]:
     fp8_seen = {kind: count for kind, count in seen.items() if kind.startswith("fp8_")}
     others = {kind: count for kind, count in seen.items() if not kind.startswith("fp8_")}
     got = f"{_counts(fp8_seen)}; besides {_counts(others)}"
-    if not j.expects.stated:
-        return () if fp8_seen else one("fp8.gemms", "at least one FP8 GEMM", got)
-    expected = expected_gemms(j)
-    return () if fp8_seen == dict(expected) else one("fp8.gemms", _counts(expected), got)
+    if not j.expects.stated and not fp8_seen:
+        return one("fp8.gemms", "at least one FP8 GEMM", got)
+    expected = expected_gemms(j) if j.expects.stated else Counter(fp8_seen)
+    if fp8_seen != dict(expected):
+        return one("fp8.gemms", _counts(expected), got)
+    beside = Counter(f"{record.kind} in {record.inside}" for record in j.obs.gemms or () if record.inside)
+    return one("fp8.gemms", "no GEMM beside the FP8 product of an operator", _counts(beside)) if beside else ()
 
 
 def _counts(counts: Counter[str] | dict[str, int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from harness.observe.census import CensusObserver, reset_compiler
 from harness.observe.evidence import profile_step
 from harness.observe.kept import KeptWatch
+from harness.observe.operators import OperatorWatch
 from harness.observe.probe import probe
 from harness.observe.recorder import Recorder
 from harness.observe.run import Batches, EnterPhase, Forward, MakeStep, buffers_of, parameters_of, run_step, run_steps
@@ -35,8 +37,9 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         if subject.axes.target:
             obs = replace(obs, buffers=buffers_of(program))
         obs = run.first_eager(obs, program)
-        obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again"))
-        obs = replace(obs, eager_errors=tuple(run.wrong))
+        operators = OperatorWatch()
+        obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again", operators.watching))
+        obs = replace(obs, eager_errors=tuple(run.wrong), operators=operators.seen())
         with recorder.under(program.settings):
             obs = replace(run.compiled(obs), batches=batches.drawn())
         run.raise_inside(program)
@@ -78,14 +81,24 @@ class _Run:
             seen = self.eager(_built(self.subject, self.recorder), "after eager, draws seeded")
         return replace(obs, eager=seen, draws=self.batches.draws)
 
-    def eager(self, program: Program | None, moment: str, timed: str = "") -> RunSeen | None:
-        """All steps without compilation, under the tap; None when an exception ended them."""
+    def eager(
+        self,
+        program: Program | None,
+        moment: str,
+        watching: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        timed: str = "",
+    ) -> RunSeen | None:
+        """All steps without compilation, under the tap and ``watching``; None when an exception ended them."""
         if program is None:
             return None
         phase = "enter" if self.raises is not None and self.raises.phase == "enter" else "eager"
         with self.recorder.part(phase, moment, timed=timed) as part, self.subject.provider.tap() as records:
             make = self._steps(compiled=False)
-            return run_steps(program, self.batches, records, program.forward, part.enter_phase, (phase, phase), make)
+            with watching():
+                return run_steps(
+                    program, self.batches, records, program.forward, part.enter_phase, (phase, phase), make
+                )
         if program.expects.eager_is_wrong and part.error is not None:
             self.recorder.errors.remove(part.error)
             self.wrong.append(part.error)

@@ -182,6 +182,16 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class OperatorSeen:
+    """One tensor that an operator returned in eager code, beside what its fake implementation says of it: shape, dtype,
+    strides and kind of device in words ("(128, 256) bfloat16, strides (256, 1), on cpu")."""
+
+    name: str
+    promised: str
+    returned: str
+
+
+@dataclass(frozen=True)
 class Observations:
     """All of one cell. ``None`` means that this part was not reached or does not apply to the evidence level.
 
@@ -213,6 +223,7 @@ class Observations:
     # Keys that changed when a region was entered: a snapshot that can't see a region sees no leak. None: not looked at.
     state_moves: int | None = None
     kept: Kept | None = None  # what the steady calls left in use
+    operators: tuple[OperatorSeen, ...] = ()  # of the library, in the second eager run
     # The provider's belief about every recipe of the program on this architecture: label -> (level, reason, error).
     support: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)  # what the provider says of itself (Case.asks)

@@ -43,12 +43,13 @@ _OWNERS: Mapping[str, Iterable[str]] = {
 
 
 def value_at(data: YamlValue, loc: Loc) -> YamlValue:
-    """The value at a pydantic location; parts that the file doesn't hold (names of unions, absent keys) are skipped."""
+    """The value at a pydantic location; parts that the file doesn't hold (names of unions, absent keys, items that a
+    validator added) are skipped."""
     value = data
     for key in loc:
         if isinstance(value, YamlMap):
             value = value.get(key, value)
-        elif isinstance(value, YamlList) and isinstance(key, int):
+        elif isinstance(value, YamlList) and isinstance(key, int) and key < len(value):
             value = value[key]
     return value
 

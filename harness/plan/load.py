@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -106,13 +108,24 @@ def _read(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError:
-        near = next((str(one) for one in _yaml_files(path)), None)
-        raise MatrixErrors([MatrixError(file, 0, 0, "is a directory, not a matrix file", near)]) from None
+        raise MatrixErrors([MatrixError(file, 0, 0, "is a directory, not a matrix file", _the_one_in(path))]) from None
     except PermissionError:
         raise MatrixErrors([MatrixError(file, 0, 0, "no permission to read it")]) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise MatrixErrors([MatrixError(file, 0, 0, f"cannot be read: {reason}")]) from error
+
+
+def _the_one_in(directory: Path) -> str | None:
+    """The only file of a directory that starts as ours do; of several none can have been meant."""
+    own = [str(one) for one in _yaml_files(directory) if one.is_file() and _is_ours(one)]
+    return own[0] if len(own) == 1 else None
+
+
+def _is_ours(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as stream:
+        return re.search(rb"^schema_version\s*:", stream.read(MAX_BYTES), re.MULTILINE) is not None
+    return False
 
 
 def _yaml_files(directory: Path) -> list[Path]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 from harness.faults import path_of
 from harness.faults.fault import RAISED, UNMENDED, Fault, FaultError
 from harness.faults.leftovers import Snapshot
 from harness.providers import PROVIDERS
-from harness.providers.protocol import LoadedProvider, Provider
+from harness.providers.protocol import MEMBERS, LoadedProvider, Provider
 from harness.registry import LoadError, last_site, load
 from harness.types import Spec
 
@@ -49,7 +51,7 @@ def loaded_provider(spec: Spec) -> Iterator[LoadedProvider]:
     Raises:
         LoadError: the provider's or a fault's module can't be imported, or holds no fault.
         KeyError: an unregistered name (the plan refuses those with a position).
-        FaultError: a fault's ``apply`` raised, or left something replaced once it was left.
+        FaultError: a fault's ``apply`` raised, gives no provider, or left something replaced once it was left.
     """
     base, fault_names = split_faults(spec.name)
     provider: Provider = load(PROVIDERS[base])(**spec.as_dict())
@@ -88,10 +90,16 @@ def _applied(name: str, provider: Provider) -> Iterator[Provider]:
     """The provider with the fault of that name; an exception of its own is told apart from one of the body."""
     fault = load_fault(name)
     with _blaming(name):
-        manager = fault.apply(provider)
+        manager: Any = fault.apply(provider)
+    if not isinstance(manager, AbstractContextManager):
+        given = f"apply gives back {_kind(manager)}, no context manager"
+        raise _refused(name, fault, f"{given}: decorate a generator with contextlib.contextmanager")
+    with _blaming(name):
         broken = manager.__enter__()
-    if broken is None:
-        raise FaultError(RAISED, name, "apply yields nothing: the provider is needed")
+    if why := _no_provider(name, broken):
+        with _blaming(name, "when it was to mend"):
+            manager.__exit__(None, None, None)
+        raise _refused(name, fault, why)
     raised: BaseException | None = None
     try:
         yield broken
@@ -101,6 +109,28 @@ def _applied(name: str, provider: Provider) -> Iterator[Provider]:
         manager.__exit__(type(raised) if raised else None, raised, raised.__traceback__ if raised else None)
     if raised is not None:
         raise raised  # a fault can't keep from the harness what the cell raised
+
+
+def _no_provider(name: str, broken: object) -> str:
+    """Why what a fault's ``apply`` yields can't be used as a provider; empty where it can."""
+    if broken is None:
+        return "apply yields nothing: the provider is needed"
+    with _blaming(name):  # a wrapper may compute its attributes
+        missing = [member for member in MEMBERS if not hasattr(broken, member)]
+    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    what = f"apply yields {_kind(broken)}, no provider: it has no {', '.join(missing[:SHOWN])}{more}"
+    return what if missing else ""
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"an object of type {type(value).__name__}"
+
+
+def _refused(name: str, fault: Fault, message: str) -> FaultError:
+    """What can't be used, told at the definition of the fault's ``apply``."""
+    code = getattr(inspect.unwrap(fault.apply), "__code__", None)
+    site = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+    return FaultError(RAISED, name, message + (f" at {site}" if site else ""), site)
 
 
 @contextmanager

@@ -87,13 +87,15 @@ class TapRecord:
 class GemmRecord:
     """One matrix product seen by the profiler. ``kind``: fp8_native, fp8_emulated, high_precision or unknown.
 
-    An operation that may be a GEMM and that the provider doesn't know is ``unknown``, never FP8.
+    An operation that may be a GEMM and that the provider doesn't know is ``unknown``, never FP8. ``inside``: the
+    provider's own FP8 operator that it ran in beside the FP8 product, empty where there is none or it can't be told.
     """
 
     kernel: str
     a_dtype: str
     b_dtype: str
     kind: str
+    inside: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,15 @@ class Provider(ProgramProvider, Protocol):
 
     def gemms(self, profile: torch.profiler.profile) -> Sequence[GemmRecord]:
         """The matrix products of a profiled step (profiled with ``record_shapes=True``)."""
+
+
+# What every provider has, also one that wraps another.
+MEMBERS = tuple(
+    name
+    for part in (ProgramProvider, Provider)
+    for name in (*part.__annotations__, *vars(part))
+    if not name.startswith("_")
+)
 
 
 def product_of(provider: Provider, op: str, args: tuple[Any, ...]) -> tuple[str, str] | None:

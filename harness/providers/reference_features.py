@@ -34,6 +34,11 @@ def _first_module() -> bool:
     return fp8.FP8GlobalStateManager.is_first_fp8_module()
 
 
+def _region_answers() -> tuple[bool, bool, Any]:
+    manager = fp8.FP8GlobalStateManager
+    return manager.is_fp8_enabled(), manager.is_fp8_calibration(), manager.get_fp8_group()
+
+
 def _reset_state() -> None:
     fp8.FP8GlobalStateManager.reset()
 
@@ -74,10 +79,56 @@ def _refuses_other_dtype() -> tuple[str, str]:
     return "ValueError", "input is .*, but the weight is"
 
 
+def _refuses_other_width() -> tuple[str, str]:
+    return "ValueError", "the input's last dimension is .*, but in_features is"
+
+
+def _names_misaligned(dimension: str, value: int) -> str:
+    return rf"\b{'batch rows' if dimension == 'rows' else dimension} is {value}\b.* multiple of"
+
+
+_FORMATS: Mapping[str, tuple[Any, ...]] = {"fp8_format": ("E5M2", "", 8)}
+_PER_TENSOR_FIELDS: Mapping[str, tuple[Any, ...]] = {
+    **_FORMATS,
+    "power_2_scale": (1, "yes"),
+    "amax_epsilon": (-1.0, float("inf"), float("nan")),
+}
+_REFUSED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "delayed_scaling": {
+        **_FORMATS,
+        "amax_history_len": (0, -1, 2.5),
+        "amax_compute_algo": ("", "median"),
+        "margin": (0.5, "1"),
+    },
+    "float8_current_scaling": _PER_TENSOR_FIELDS,
+    "float8_rowwise_scaling": _PER_TENSOR_FIELDS,
+    "float8_block_scaling": {**_FORMATS, "use_f32_scales": (2, "no"), "amax_epsilon": (-1.0, float("nan"))},
+    "mxfp8_block_scaling": {**_FORMATS, "scale_rounding": ("", "nearest")},
+    "nvfp4_block_scaling": {
+        "disable_rht": (False,),
+        "disable_stochastic_rounding": (False,),
+        "disable_2d_quantization": (2,),
+    },
+}
+
+
+def refused_values(recipe_name: str) -> Mapping[str, tuple[Any, ...]]:
+    """Values out of range, by field: recipes with any of them are refused when they are made."""
+    return _REFUSED[recipe_name]
+
+
+def _refuses_foreign_recipe() -> tuple[str, str]:
+    return "TypeError", "recipe must be a recipe of harness.fp8, got "
+
+
 FEATURES: Mapping[str, Callable[..., Any]] = {
     "copies": copy.deepcopy,
+    "refused_values": refused_values,
+    "refuses_foreign_recipe": _refuses_foreign_recipe,
     "refuses_kept_delayed": _refuses_kept_delayed,
     "refuses_other_dtype": _refuses_other_dtype,
+    "refuses_other_width": _refuses_other_width,
+    "names_misaligned": _names_misaligned,
     "checkpoint": _checkpoint,
     "cached_linear": _cached_linear,
     "prepare_weight_cache": fp8.ToyLinear.prepare_weight_cache,
@@ -90,6 +141,7 @@ FEATURES: Mapping[str, Callable[..., Any]] = {
     "default_recipe": default_recipe,
     "delayed_scales": delayed_scales,
     "first_module": _first_module,
+    "region_answers": _region_answers,
     "reset_state": _reset_state,
     "support_check": _support_check,
 }

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from harness.providers.protocol import GemmRecord
 from harness.torch_compat import ProfiledOp
 
-_PRODUCT_PREFIX = "fp8ref::product_"
+_LIBRARY_PREFIX = "fp8ref::"
+_PRODUCT_PREFIX = f"{_LIBRARY_PREFIX}product_"
 _PACKED_PRODUCT = "fp8ref::product_nvfp4"  # takes two E2M1 codes a byte
 _SCALED_MM_PREFIX = "aten::_scaled_mm"  # its overloads and _scaled_mm_v2
 _NARROW = frozenset({"float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"})
@@ -53,13 +54,16 @@ def classify(ops: Sequence[ProfiledOp]) -> list[GemmRecord]:
 
     A ``product_*`` operator is native when FP8 ``_scaled_mm`` calls, and no other GEMM, ran in it; emulated
     otherwise. Elsewhere known GEMMs are high precision, and an operator whose name looks like a GEMM is unknown. What
-    torch itself calls within a ``_scaled_mm`` belongs to that kernel.
+    torch itself calls within a ``_scaled_mm`` belongs to that kernel. A GEMM within another operator of the library,
+    not within its product, says so (``inside``).
     """
     products: dict[int, list[ProfiledOp]] = {}  # product -> outermost GEMMs in it
     loose: list[int] = []
     product: list[int] = []  # the product that each call stands in, or -1
     in_gemm: list[bool] = []
+    around: list[str] = []  # the operator of the library that each call stands in
     for index, op in enumerate(ops):
+        around.append(op.name if op.name.startswith(_LIBRARY_PREFIX) else around[op.parent] if op.parent >= 0 else "")
         owner, covered = (product[op.parent], in_gemm[op.parent]) if op.parent >= 0 else (-1, False)
         if op.name.startswith(_PRODUCT_PREFIX):
             owner = index
@@ -74,14 +78,14 @@ def classify(ops: Sequence[ProfiledOp]) -> list[GemmRecord]:
         product.append(owner)
         in_gemm.append(covered)
     return [
-        _product_record(ops[index], products[index]) if index in products else _loose_record(ops[index])
+        _product_record(ops[index], products[index]) if index in products else _loose_record(ops[index], around[index])
         for index in sorted((*products, *loose))
     ]
 
 
 def is_relevant(name: str) -> bool:
     """Whether :func:`classify` looks at operators of that name."""
-    return name.startswith(_PRODUCT_PREFIX) or _is_gemm(name)
+    return name.startswith(_LIBRARY_PREFIX) or _is_gemm(name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -91,9 +95,10 @@ def _is_gemm(name: str) -> bool:
     return bool(_MAY_BE_GEMM.match(name))
 
 
-def _loose_record(op: ProfiledOp) -> GemmRecord:
+def _loose_record(op: ProfiledOp, inside: str) -> GemmRecord:
     a_dtype, b_dtype = _dtypes(op, _HIGH_PRECISION.get(op.name, 0))
-    return GemmRecord(op.name, a_dtype, b_dtype, "high_precision" if op.name in _HIGH_PRECISION else "unknown")
+    kind = "high_precision" if op.name in _HIGH_PRECISION else "unknown"
+    return GemmRecord(op.name, a_dtype, b_dtype, kind, inside)
 
 
 def _product_record(op: ProfiledOp, gemms: Sequence[ProfiledOp]) -> GemmRecord:

@@ -22,6 +22,9 @@ def features() -> Mapping[str, Callable[..., Any]]:
     def first_module() -> bool:
         return manager.is_first_fp8_module()  # type: ignore[no-any-return]
 
+    def region_answers() -> tuple[bool, bool, Any]:
+        return manager.is_fp8_enabled(), manager.is_fp8_calibration(), manager.get_fp8_group()
+
     def support_check(recipe_name: str) -> tuple[bool, str]:
         question = getattr(quantization, te_support.QUESTIONS[recipe_name])
         answer: tuple[bool, str] = question(return_reason=True)
@@ -30,6 +33,7 @@ def features() -> Mapping[str, Callable[..., Any]]:
     autocast = te_stack.module("pytorch").autocast
     offered: dict[str, Callable[..., Any]] = {
         "first_module": first_module,
+        "region_answers": region_answers,
         "support_check": support_check,
         "recipe_keys": te_recipes.keys_of,
         "default_recipe": te_support.default_recipe,

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness import exit_codes
 from harness.report import StoreError, print_summary, rerender
 from harness.report.console import QuietWhenClosed
 
-USAGE_ERROR = 4
+USAGE_ERROR = exit_codes.USAGE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,4 +33,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_codes.guarded(main))

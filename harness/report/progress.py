@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from harness.report import estimate
 from harness.report.groups import headline
 from harness.report.marks import QUARANTINED, duration, mark_of
 from harness.report.textfit import printable, shorten, wrap
@@ -50,6 +51,7 @@ class Progress:
         self._began = self._spoke = clock()
         self._words: Counter[str] = Counter()
         self._running: dict[str, tuple[str, float]] = {}  # id -> (worker, since)
+        self._took: list[float] = []  # seconds of each cell that was seen to begin
         self._shown: set[str] = set()  # signatures whose finding the user has read
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -89,7 +91,8 @@ class Progress:
     def finished(self, result: CellResult) -> None:
         """A cell ended. Reds are shown at once, with their first finding."""
         with self._lock:
-            self._running.pop(result.id, None)
+            began = self._running.pop(result.id, None)
+            self._took += [self._clock() - began[1]] if began else []
             self._words[self._word_of(result)] += 1
             if result.verdict.is_red:
                 self._show(result, headline(result))
@@ -143,7 +146,11 @@ class Progress:
             return f"took {duration(spent)}"
         if self.done < 2:
             return f"{duration(spent)} so far"
-        return f"about {duration(spent / self.done * (self._total - self.done))} left"
+        left = self._total - self.done
+        if not self._took:
+            return f"about {duration(spent / self.done * left)} left"
+        running = [self._clock() - since for _, since in self._running.values()]
+        return f"about {duration(estimate.left(left, self._took, running, spent))} left"
 
     def _longest(self) -> str:
         """The cell that has been running longest, or nothing when nobody said what runs."""

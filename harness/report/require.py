@@ -22,13 +22,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness import exit_codes
 from harness.report.baseline import BaselineReport
 from harness.report.evidence import fp8_judged, nothing_executed, refused, unjudged
 from harness.types import CellResult, Evidence, Verdict, implementation
 
 LEVELS = (Evidence.TRACED, Evidence.EMULATED, Evidence.NATIVE)  # weakest first
 
-INTERNAL_ERROR = 3
+INTERNAL_ERROR = exit_codes.INTERNAL
 MEANINGS = {
     0: "all as expected",
     1: "not as expected",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import exit_codes
 from harness.audit import audit
 from harness.report import RunInfo, exit_code, require_findings, write_reports
 from harness.report.baseline import BaselineReport, judge_baseline
@@ -22,7 +23,7 @@ from harness.run.run_dir import RunDir, publish, shown
 from harness.run.supervise import Supervisor
 from harness.types import Evidence, Verdict
 
-INTERNAL_ERROR = 3
+INTERNAL_ERROR = exit_codes.INTERNAL
 STUCK = "cells are left that no process could start"
 
 

@@ -17,7 +17,7 @@ from harness.plan.nearest import quoted, unknown
 from harness.plan.recipes import Strict, absent
 from harness.plan.scalars import Text, describe, problem
 from harness.plan.specs import errors_at
-from harness.plan.yamlfile import YamlMap
+from harness.plan.yamlfile import YamlMap, YamlText
 from harness.selftest.checks import known_checks
 
 ALL = "all"
@@ -31,28 +31,50 @@ def registered() -> tuple[str, ...]:
 
 def _check_fault(name: str) -> str:
     if path_of(name) is None and name not in FRONT_FAULTS:
-        message, near = unknown("fault", name, registered())
-        raise problem(message if near else f"unknown fault {quoted(name)} (unregistered: package.module:FAULT)", near)
+        raise problem(*unknown_fault(name))
     return name
 
 
-def _spread(value: object) -> object:
-    """``all`` alone or in a list stands for every registered fault; a fault is taken once."""
-    if isinstance(value, str):
+def unknown_fault(name: str) -> tuple[str, str | None]:
+    """What is told of a name that no fault can have, and the nearest that one has."""
+    message, near = unknown("fault", name, registered())
+    if near:
+        return message, near
+    module, colon, _ = name.partition(":")
+    form = "an import path is package.module:FAULT" if colon and module else "unregistered: package.module:FAULT"
+    return f"unknown fault {quoted(name)} ({form})", None
+
+
+def _check_fault_or_all(name: str) -> str:
+    return name if name == ALL else _check_fault(name)
+
+
+def _listed(value: object) -> object:
+    """A list of what stood there: its items keep their positions, which is how each finds its place in the file."""
+    if isinstance(value, str) and not _is_null(value):
         value = [value]
     if not isinstance(value, list):
         raise problem(f"expected {ALL} or a list of faults, got {describe(value)}")
-    if any(not isinstance(item, str) for item in value):
-        wrong = [index for index, item in enumerate(value) if not isinstance(item, str)]
+    wrong = [i for i, item in enumerate(value) if not isinstance(item, str) or _is_null(item)]
+    if wrong:
         raise errors_at([(f"expected a fault's name, got {describe(value[i])}", (i,), value[i], None) for i in wrong])
-    if ALL not in value:
-        return value
-    known = registered()
-    return [*known, *(name for name in value if name != ALL and name not in known)]
+    return value
+
+
+def _is_null(item: str) -> bool:
+    return isinstance(item, YamlText) and item.is_null
+
+
+def _spread(names: list[str]) -> list[str]:
+    """``all`` alone or in a list stands for every registered fault; a fault is taken once."""
+    if ALL not in names:
+        return list(dict.fromkeys(names))
+    return list(dict.fromkeys((*registered(), *(name for name in names if name != ALL))))
 
 
 FaultName = Annotated[Text, AfterValidator(_check_fault)]
-FaultNames = Annotated[list[FaultName], BeforeValidator(_spread), Field(min_length=1)]
+FaultOrAll = Annotated[Text, AfterValidator(_check_fault_or_all)]
+FaultNames = Annotated[list[FaultOrAll], BeforeValidator(_listed), Field(min_length=1), AfterValidator(_spread)]
 
 
 def _check_crossable(name: str) -> str:

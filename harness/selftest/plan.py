@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.faults import FRONT_FAULTS
-from harness.faults.cell import cell_and_twin, crossed
+from harness.faults.cell import crossed
 from harness.faults.fault import Fault
 from harness.faults.front import FrontFault
 from harness.plan.errors import MatrixError, MatrixErrors
 from harness.plan.explain import place_at
 from harness.plan.yamlfile import YamlMap
 from harness.registry import load
+from harness.selftest.fault_fields import planned
 from harness.selftest.models import CrossEntry, SelftestModel, axes_of, read_selftest
 from harness.selftest.user_faults import asked_for, at_fault, loaded
 from harness.types import Cell
@@ -81,16 +82,9 @@ def _not_among(model: SelftestModel, data: YamlMap) -> Iterable[MatrixError]:
 
 
 def _own(name: str, fault: Fault, errors: list[MatrixError]) -> Iterable[Seeded]:
-    try:
-        return [_seeded(name, fault, *cell_and_twin(fault, name))]
-    except MatrixErrors as error:
-        told = "; ".join(
-            f"{one.message} (did you mean {one.nearest}?)" if one.nearest else one.message for one in error.errors
-        )
-        errors.append(at_fault(name, f"its cell (where) can't be planned: {told}"))
-    except (TypeError, ValueError) as error:  # more cells than one, or a value that no file could hold
-        errors.append(at_fault(name, str(error)))
-    return ()
+    pair, wrong = planned(fault, name)
+    errors += [at_fault(name, message, near) for message, near in wrong]
+    return [_seeded(name, fault, *pair)] if pair else ()
 
 
 def _crossed(entry: CrossEntry, index: int, fault: Fault, data: YamlMap, errors: list[MatrixError]) -> Iterable[Seeded]:

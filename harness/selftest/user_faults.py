@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness.faults import FRONT_FAULTS, path_of
-from harness.faults.fault import Fault, lacking
+from harness.faults.fault import Fault
 from harness.plan.errors import MatrixError
-from harness.plan.nearest import nearest, unknown
+from harness.plan.nearest import nearest
 from harness.plan.yamlfile import Place, YamlList, YamlMap, YamlText, YamlValue
 from harness.providers.load import load_fault
 from harness.registry import LoadError
 from harness.run.run_dir import shown
-from harness.selftest.checks import known_checks
-from harness.selftest.models import registered
+from harness.selftest.fault_fields import planned, wrong_fields, wrong_where
+from harness.selftest.models import unknown_fault
 
 
 def asked_for(names: Iterable[str], errors: list[MatrixError]) -> list[str]:
     """Those of ``--fault`` that can be a fault's name; each of the others is an error."""
-    known = registered()
     kept = []
     for name in dict.fromkeys(names):
         if path_of(name) is None and name not in FRONT_FAULTS:
-            errors.append(MatrixError(f"--fault {name}", 0, 0, "no such fault", nearest(name, known)))
+            errors.append(MatrixError("--fault", 0, 0, *unknown_fault(name)))
         else:
             kept.append(name)
     return kept
@@ -42,10 +42,12 @@ def loaded(names: Iterable[str], data: YamlMap, errors: list[MatrixError]) -> Ma
         try:
             fault = load_fault(name)
         except LoadError as error:
-            place = _named_at(name, data)
-            errors.append(place.error(str(error)) if place else MatrixError(f"--fault {name}", 0, 0, str(error)))
+            place, (message, near) = _named_at(name, data), _why_not_loaded(name, error)
+            errors.append(place.error(message, near) if place else MatrixError(f"--fault {name}", 0, 0, message, near))
             continue
-        wrong = list(_wrong(fault))
+        wrong = list(wrong_fields(fault))
+        if wrong and not list(wrong_where(fault.where)):
+            wrong += planned(fault, name)[1]
         errors += [at_fault(name, message, near) for message, near in wrong]
         if not wrong:
             faults[name] = fault
@@ -59,20 +61,27 @@ def at_fault(name: str, message: str, near: str | None = None) -> MatrixError:
     return MatrixError(str(shown(Path(file))), *_defined(file, attribute), f"fault {name}: {message}", near)
 
 
-def _wrong(fault: Fault) -> Iterable[tuple[str, str | None]]:
-    """(message, nearest) for each field that can't be what a fault needs."""
-    if not isinstance(fault.where, Mapping):
-        yield f"where must be a mapping of axes to values, got {fault.where!r}", None
-    if not callable(fault.apply):
-        yield f"apply must be a context manager of the provider, got {fault.apply!r}", None
-    known = known_checks()
-    if not isinstance(fault.caught_by, str) or fault.caught_by not in known:
-        message, near = unknown("check", str(fault.caught_by), known)
-        yield f"caught_by: {message}", near
-    try:
-        lacking(fault.needs, has_gpu=False)
-    except ValueError as error:
-        yield f"needs: {error}", None
+def _why_not_loaded(name: str, error: LoadError) -> tuple[str, str | None]:
+    """``error`` in words, and the nearest name that could be loaded."""
+    path, _, attribute = str(path_of(name)).partition(":")
+    module, cause = sys.modules.get(path), error.__cause__
+    if isinstance(cause, ModuleNotFoundError) and cause.name and f"{path}.".startswith(f"{cause.name}."):
+        near = nearest(cause.name, _modules_beside(cause.name))
+        told = f"no module {cause.name!r} in the working directory or on Python's path"
+        return told, f"{near}{path.removeprefix(cause.name)}:{attribute}" if near else None
+    if isinstance(cause, AttributeError) and module is not None:
+        own = [one for one, value in vars(module).items() if isinstance(value, Fault)]
+        near = nearest(attribute, own)
+        others = f"; its faults: {', '.join(own)}" if own and not near else ""
+        return f"{error}{others}", f"{path}:{near}" if near else None
+    return str(error), None
+
+
+def _modules_beside(name: str) -> list[str]:
+    """Full names of the modules where ``name`` would have to be: in its package, else in the working directory."""
+    package = name.rpartition(".")[0]
+    where = getattr(sys.modules.get(package), "__path__", ()) if package else [str(Path.cwd())]
+    return [one.name for one in pkgutil.iter_modules(where, prefix=f"{package}." if package else "")]
 
 
 def _named_at(name: str, data: YamlMap) -> Place | None:

@@ -8,7 +8,18 @@ from typing import Any
 import torch
 
 from harness.judge.check import Judging
-from harness.observe.types import CallSeen, Census, ErrorSeen, Kept, LaterCall, Left, Observations, RunSeen, StepTensors
+from harness.observe.types import (
+    CallSeen,
+    Census,
+    ErrorSeen,
+    Kept,
+    LaterCall,
+    Left,
+    Observations,
+    OperatorSeen,
+    RunSeen,
+    StepTensors,
+)
 from harness.program import Expects
 from harness.providers.protocol import GemmRecord, Operand, TapRecord
 from harness.types import Axes, Cell, Evidence, Expectation, Spec
@@ -50,6 +61,7 @@ def clean_observations() -> Observations:
         later=(LaterCall("steady call", True, clean_run().steps[0], clean_run().steps[0]),) * 11,
         state_keys=12,
         kept=Kept(10, (Left(2, 4, "(1, 1) float32 on cpu"),), (512,) * 10),
+        operators=(OperatorSeen("lib::op", "(1,) float32", "(1,) float32"),),
         support=dict.fromkeys((OUTER, INNER), ("native", "", "")),
     )
 

@@ -76,6 +76,10 @@ class FP8GlobalStateManager:
         return cls.quantization_state.fp8_enabled
 
     @classmethod
+    def is_fp8_calibration(cls) -> bool:
+        return False
+
+    @classmethod
     def get_fp8_recipe(cls) -> Any:
         return cls.quantization_state.fp8_recipe
 
