@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -28,9 +31,10 @@ def module_state(ctx: CaseContext) -> Callable[[Probing], None]:
     def probes(probing: Probing) -> None:
         source, *targets = _layers(ctx, 3)
         own = dict(source.named_parameters())
-        saved = {name: tensor.detach().clone() for name, tensor in source.state_dict().items()}
+        saved = copy.deepcopy(source.state_dict())
         lost = [name for name in own if name not in saved or not torch.equal(own[name], saved[name])]
         probing.fact("parameters that state_dict leaves out, or changes", [], lost)
+        probing.fact("what torch.load without pickled code makes of state_dict", "all of it", _through_file(source))
         generator = torch.Generator().manual_seed(ctx.axes.seed)
         x = draw(ctx.axes.data, ctx.axes.shape[:2], generator, ctx.dtype, ctx.device)
         recipes = (ctx.provider.recipe(ctx.axes.recipe),)
@@ -55,7 +59,19 @@ def _layers(ctx: CaseContext, count: int) -> list[torch.nn.Module]:
         return [ctx.provider.linear(width, out, bias=True, dtype=ctx.dtype, device=ctx.device) for _ in range(count)]
 
 
-def _load(probing: Probing, how: str, layer: torch.nn.Module, saved: dict[str, torch.Tensor]) -> None:
+def _through_file(layer: torch.nn.Module) -> str:
+    """torch.load's default since 2.6: nothing but tensors and plain containers (``weights_only``)."""
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    try:
+        loaded = torch.load(file, weights_only=True)
+    except pickle.UnpicklingError:
+        return "a refusal"
+    return "all of it" if set(loaded) == set(layer.state_dict()) else f"{', '.join(loaded)} alone"
+
+
+def _load(probing: Probing, how: str, layer: torch.nn.Module, saved: dict[str, Any]) -> None:
     before = dict(layer.named_parameters())
     layer.load_state_dict(saved, strict=False)  # what is missing has been said
     replaced = [name for name, parameter in layer.named_parameters() if parameter is not before[name]]

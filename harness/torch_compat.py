@@ -833,3 +833,18 @@ def leaves_of(arguments: Any) -> list[Any]:
     from torch.utils._pytree import tree_leaves  # 2.11, 2.13, 2.14
 
     return list(tree_leaves(arguments))
+
+
+def print_options() -> dict[str, Any]:
+    """How torch prints tensors, by name: there is no public getter."""
+    from torch._tensor_str import PRINT_OPTS  # 2.11, 2.13, 2.14
+
+    return dict(vars(PRINT_OPTS))
+
+
+def set_print_options(options: Mapping[str, Any]) -> None:
+    """Make ``options``, as :func:`print_options` gave them, those in force."""
+    from torch._tensor_str import PRINT_OPTS  # 2.11, 2.13, 2.14
+
+    for name, value in options.items():
+        setattr(PRINT_OPTS, name, value)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.plan import MatrixErrors
+from harness.plan.explain import place_at
 from harness.plan.load import matrix_from_bytes
+from harness.plan.yamlfile import YamlMap, parse_yaml
 from harness.types import NESTINGS, RECIPES, CaseEntry
 from tests.support.plan_texts import GOOD, HEAD, WAIVER, axis, errors_of, recipe
 
@@ -498,3 +500,11 @@ def test_an_aliased_mistake_is_one_mistake() -> None:
     assert errors_of(GOOD + "exclude: [&e {nestin: flat}, *e, *e]\n") == [
         "3:15: unknown axis 'nestin' in exclude (did you mean nesting?)"
     ]
+
+
+def test_a_position_that_the_file_does_not_hold_is_told_at_the_list() -> None:
+    """A validator may lengthen a list: what is wrong with an item that it added has no place of its own."""
+    document = parse_yaml("faults: [a, b]\n", "own.yaml").value
+    assert isinstance(document, YamlMap)
+    assert place_at(document, ("faults", 1)).column == 13
+    assert place_at(document, ("faults", 2)).column == place_at(document, ("faults",)).column == 9

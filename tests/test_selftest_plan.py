@@ -21,6 +21,8 @@ def bare(provider):
     yield provider
 class NoRepr:
     def __repr__(self): raise ValueError
+class NoItems(dict):
+    def items(self): raise RuntimeError("not today")
 class NoSignature:
     __signature__ = 3
     def __call__(self, *given): return nullcontext(*given)
@@ -148,6 +150,8 @@ FIELDS = {
     'where={"seed": [0, 1]}': "where names 2 cells, one is needed: {'seed': [0, 1]}",
     'where={"seed": object()}': "where: seed must be what a matrix can hold (text, a number, ",
     'where={"nesting": {"flat"}}': "where: nesting must be what a matrix can hold (text, a number, ",
+    'where={"provider": {"emulate": True}}': "its cell (where) can't be planned: missing key 'name'",
+    "where=NoItems()": "where can't be read: RuntimeError: not today",
     'where={1: "flat"}': "where: an axis is a name, got 1 (int)",
     'where={"seed": NoRepr()}': "where: seed must be what a matrix can hold",
     'caught_by="numerics.scale"': "caught_by: unknown check 'numerics.scale' (did you mean numerics.scales?)",

@@ -65,6 +65,8 @@ def crossed(fault: Fault, over: Mapping[str, Any], name: str = "") -> Sequence[t
 
 def _with_fault(provider: Any, name: str) -> Any:
     if isinstance(provider, Mapping):
+        if "name" not in provider:
+            return provider  # the plan says what is missing
         return {**provider, "name": f"{provider['name']}+{name}"}
     return f"{provider}+{name}"
 

@@ -7,23 +7,35 @@ import hashlib
 import logging
 import os
 import re
+import signal
+import sys
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from harness import torch_compat
+
+_LOGGERS = ("", "torch", "torch._dynamo")
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGABRT")
+_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 # Written by torch, Inductor and Triton when they first compile or first use a GPU (seen on 2.11, 2.13 and 2.14).
 COMPILERS_OWN: tuple[str, ...] = ("CUDA_MODULE_LOADING", "KINETO_", "PYTORCH_", "TORCH", "TRITON_", "_TORCH")
 SECRET = re.compile("AUTH|CRED|KEY|PASS|SECRET|TOKEN", re.IGNORECASE)
 
 
 def process_state() -> Mapping[str, Any]:
-    """Plain values by name (20 µs). Names of the environment that torch writes by itself are left out.
+    """Plain values by name (90 µs). Names of the environment that torch writes by itself are left out.
 
-    Python's recursion limit isn't among them: Inductor of torch 2.11 raises it to 2000 for good (seen on an H200).
+    Python's recursion limit isn't among them: Inductor of torch 2.11 raises it to 2000 for good (seen on an H200). Nor is
+    ``sys.path``: Inductor of torch 2.14 writes it as it first compiles.
     """
     return {
+        **_files(),
+        **_handlers(),
+        **_switches(),
         "process.gc": gc.isenabled(),
         "process.gc.threshold": gc.get_threshold(),
         "process.warnings.filters": _broad_filters(),
@@ -33,6 +45,78 @@ def process_state() -> Mapping[str, Any]:
         "process.cudnn": bool(torch.backends.cudnn.enabled),
         **{f"process.environ.{name}": _shown(name, value) for name, value in os.environ.items() if _is_users(name)},
     }
+
+
+def working_directory() -> str:
+    """Where relative paths begin; empty where that directory has been deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def log_levels() -> tuple[tuple[str, int, bool], ...]:
+    """Name, level and whether it is disabled, of the loggers that decide of torch's warnings."""
+    loggers = ((name, logging.getLogger(name)) for name in _LOGGERS)
+    return tuple((name, logger.level, logger.disabled) for name, logger in loggers)
+
+
+def set_log_levels(levels: tuple[tuple[str, int, bool], ...]) -> None:
+    """Make ``levels``, as :func:`log_levels` gave them, those in force."""
+    for name, level, disabled in levels:
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.disabled = disabled
+
+
+def _files() -> Mapping[str, Any]:
+    """What decides where files are found, and who may read those that are written."""
+    return {
+        "process.directory": working_directory(),
+        **({"process.umask": umask} if (umask := _umask()) else {}),
+    }
+
+
+def _umask() -> str:
+    """As the kernel tells it, empty where it doesn't (Linux does): asking Python for it sets it, for all threads."""
+    try:
+        with open("/proc/self/status", "rb") as status:  # a few lines from its top
+            return next((str(line[6:].strip(), "ascii") for line in status if line.startswith(b"Umask:")), "")
+    except OSError:
+        return ""
+
+
+def _handlers() -> Mapping[str, Any]:
+    """Who is called when something happens to the process."""
+    return {
+        "process.excepthook": _name(sys.excepthook),
+        "process.threading.excepthook": _name(threading.excepthook),
+        **{f"process.signal.{item.name}": _name(signal.getsignal(item)) for item in _SIGNALS},
+    }
+
+
+def _switches() -> Mapping[str, Any]:
+    """How threads take turns, which loggers speak, how tensors are printed, and which kernels torch may choose."""
+    cuda = torch.backends.cuda
+    return {
+        "process.switch_interval": sys.getswitchinterval(),
+        **{f"process.logging.{name or 'root'}": (level, disabled) for name, level, disabled in log_levels()},
+        **{f"torch.print.{name}": value for name, value in torch_compat.print_options().items()},
+        "torch.attention.flash": cuda.flash_sdp_enabled(),
+        "torch.attention.mem_efficient": cuda.mem_efficient_sdp_enabled(),
+        "torch.attention.math": cuda.math_sdp_enabled(),
+        "torch.attention.cudnn": cuda.cudnn_sdp_enabled(),
+        "torch.cuda.bf16_reduction": cuda.matmul.allow_bf16_reduced_precision_reduction,
+        "torch.cuda.fp16_reduction": cuda.matmul.allow_fp16_reduced_precision_reduction,
+    }
+
+
+def _name(handler: Any) -> str:
+    """A function by its name, or a signal's default (``SIG_DFL``) by its own; an object by its class."""
+    if isinstance(handler, signal.Handlers):
+        return handler.name
+    named = handler if hasattr(handler, "__qualname__") else type(handler)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _broad_filters() -> tuple[str, ...]:

@@ -75,7 +75,12 @@ def wrong_where(value: object) -> Iterator[Told]:
     if not isinstance(value, Mapping):
         yield f"where must be a mapping of axes to values, got {_shown(value)}", None
         return
-    for axis, written in value.items():
+    try:
+        items = list(value.items())
+    except Exception as error:  # a mapping of the user's own may do anything
+        yield f"where can't be read: {type(error).__name__}: {error}", None
+        return
+    for axis, written in items:
         if not isinstance(axis, str):
             yield f"where: an axis is a name, got {_shown(axis)}", None
         try:

@@ -1,0 +1,33 @@
+"""A region leaves Dynamo's logger without its warnings: nobody learns that the recompile limit was hit and calls run
+eagerly.
+
+Real code: a noisy logger silenced around a call (``logging.disable`` is ``logging_disabled``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from harness.faults.at_exit import exit_fault
+from harness.faults.fault import Fault
+from harness.providers.protocol import Provider
+
+
+@contextmanager
+def _apply(provider: Provider) -> Iterator[Provider]:
+    before = logging.getLogger("torch._dynamo").level
+    with exit_fault(
+        lambda: logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL),
+        lambda: logging.getLogger("torch._dynamo").setLevel(before),
+    )(provider) as broken:
+        yield broken
+
+
+FAULT = Fault(
+    name="log_level_raised",
+    breaks="Dynamo's logger is left silenced",
+    caught_by="state.unchanged",
+    apply=_apply,
+)

@@ -1,0 +1,31 @@
+"""A region leaves a signal's handler replaced: a scheduler's request to save and stop is never heard.
+
+Real code: signals that are blocked while kernels are built, and not given back.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from harness.faults.at_exit import exit_fault
+from harness.faults.fault import Fault
+from harness.providers.protocol import Provider
+
+
+@contextmanager
+def _apply(provider: Provider) -> Iterator[Provider]:
+    before = signal.getsignal(signal.SIGUSR1)
+    with exit_fault(
+        lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN), lambda: signal.signal(signal.SIGUSR1, before)
+    )(provider) as broken:
+        yield broken
+
+
+FAULT = Fault(
+    name="signal_ignored",
+    breaks="a signal's handler is left replaced",
+    caught_by="state.unchanged",
+    apply=_apply,
+)
