@@ -6,6 +6,8 @@ import importlib
 import traceback
 from typing import Any
 
+from harness.ctrl_c import CtrlC
+
 
 class LoadError(Exception):
     """A registered module could not be imported; the message names its file, line and error."""
@@ -30,14 +32,17 @@ def load(path: str) -> Any:
         LoadError: the module raises at import or lacks the attribute.
     """
     module_name, _, attribute = path.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a user's file may raise anything at import
-        site = last_site(error)
-        text = error.msg if isinstance(error, SyntaxError) else str(error)  # its str() has the place once more
-        raise LoadError(
-            f"{site}{': ' if site else ''}importing {module_name} raised {type(error).__name__}: {text}"
-        ) from error
+    with CtrlC() as ctrl_c:
+        try:
+            module = importlib.import_module(module_name)
+        except BaseException as error:  # a user's file may raise anything at import, also what stands for Ctrl-C
+            if isinstance(error, KeyboardInterrupt) and ctrl_c.came:
+                raise
+            site = last_site(error)
+            text = error.msg if isinstance(error, SyntaxError) else str(error)  # its str() has the place once more
+            raise LoadError(
+                f"{site}{': ' if site else ''}importing {module_name} raised {type(error).__name__}: {text}"
+            ) from error
     try:
         return getattr(module, attribute)
     except AttributeError as error:

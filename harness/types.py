@@ -31,6 +31,8 @@ DATA_KINDS = ("normal", "positive", "heavy_tailed")
 
 # A note by which a result tells the run that no later cell may use its process (a CUDA context that is lost).
 RETIRE_WORKER = "retire-worker"
+# Begins the note that says how many findings of each check a result does not hold.
+NOT_KEPT = "findings that are not kept: "
 
 # Steps that a traced cell runs at least: the second call meets whatever the first one cached.
 MINIMUM_TRACED = 2

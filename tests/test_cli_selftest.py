@@ -48,6 +48,44 @@ AFTER = Fault("after", "nothing at all", "numerics.program", nullcontext, where=
 RAISING = Fault("raising", "nothing", "numerics.program", fail, where=USUAL)
 """
 
+# The same death before and after the cell, from outside, and where it must be.
+DEADLY = """\
+import os
+import signal
+from contextlib import contextmanager
+
+from harness.faults.fault import Fault
+from harness.faults.patching import patched
+from harness.fp8 import ToyLinear
+
+USUAL = {"nesting": "flat", "backend": "eager"}
+
+
+def dying(early, late, within):
+    @contextmanager
+    def apply(provider):
+        early()
+        with patched(ToyLinear, "forward", lambda self, x: within()):
+            yield provider
+        late()
+
+    return Fault("dying", "its process is gone", "run.crash", apply, where=USUAL, dies="exit 9")
+
+
+def die():
+    os._exit(9)
+
+
+def nothing():
+    return None
+
+
+EARLY = dying(die, nothing, die)
+LATE = dying(nothing, die, nothing)
+OUTSIDE = dying(nothing, nothing, lambda: os.kill(os.getpid(), signal.SIGKILL))
+WITHIN = dying(nothing, nothing, die)
+"""
+
 
 def ran(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
@@ -88,6 +126,25 @@ def test_a_fault_that_leaves_its_patch_is_named_and_nothing_else_is_judged_by_it
     assert "not mended when its apply was left: harness.fp8.ops.multiply" in said
     line = OWN.split("\n").index('    raise ValueError("no such seam")') + 1
     assert f"own_faults.py:{line}" in said
+
+
+def test_a_death_of_the_faults_own_or_from_outside_is_not_caught(tmp_path: Path) -> None:
+    (tmp_path / "own_faults.py").write_text(DEADLY)
+    names = ["EARLY", "LATE", "OUTSIDE", "WITHIN"]
+    own = ", ".join(f"own_faults:{name}" for name in names)
+    (tmp_path / "own.yaml").write_text(f"schema_version: 1\nfaults: [dies_before_report, {own}]\n")
+    done = ran(tmp_path, "--matrix", "own.yaml", "-n", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert ends(tmp_path) == {
+        "dies_before_report": "caught",
+        "own_faults:EARLY": "raised",
+        "own_faults:LATE": "unmended",
+        "own_faults:OUTSIDE": "other",
+        "own_faults:WITHIN": "caught",
+    }
+    said = " ".join(done.stdout.split())
+    assert "the process ended before its apply had yielded: the process left with exit code 9" in said
+    assert "its process ended with SIGKILL and the fault says exit 9" in said
 
 
 def test_one_fault_alone_is_caught(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.report import print_summary
 from harness.report.terminal import summary_page
 from harness.report.view import View
-from harness.types import Attempt, Finding, Verdict
+from harness.types import NOT_KEPT, Attempt, Finding, Verdict
 from tests.support.report_fakes import (
     BYTES,
     STACK,
@@ -79,6 +79,14 @@ def test_a_red_run_tells_cause_predicate_site_and_repro() -> None:
     assert "site cases/toy_linear.py:58" in text
     assert "cells recipe=float8_block_scaling and backend=inductor" in text
     assert "exit code 1: 19 cells not as expected" in text
+
+
+def test_findings_that_a_result_does_not_hold_are_counted() -> None:
+    few, many = (red(passed(axes), Finding("numerics.codes", "0", "1")) for axes in ci_axes()[:2])
+    many = dataclasses.replace(many, notes=("another note", f"{NOT_KEPT}numerics.codes 5"))
+    assert "findings that are not kept: numerics.codes 5" in summary([many])
+    assert "another note" not in summary([many])
+    assert "not kept" not in summary([few])
 
 
 def test_the_repro_can_be_pasted() -> None:

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness.registry import LoadError
+from harness.faults import stages
+from harness.registry import LoadError, load
 from harness.run import run_dir
 from harness.run.cell_process import IN_PROCESS, CellProcess, Unusable
 from harness.run.journal import read_journal
 from harness.run.plan_file import Round
 from harness.run.postmortem import EXIT_JOURNAL
 from harness.run.run_dir import RunDir
-from harness.types import RETIRE_WORKER, Cell, CellResult, Verdict
+from harness.types import RETIRE_WORKER, Cell, CellResult, Spec, Verdict
 from tests.support.cells import cell, plan, result
 
 
@@ -158,6 +159,47 @@ def test_what_is_no_exception_and_no_ctrl_c_is_named_with_its_line(
     assert (found.verdict, finding.check, finding.got) == (Verdict.ERROR, "error.unexpected", got)
     assert finding.site.startswith("tests/test_run_cell_process.py:")
     assert kinds(run) == ["start", "end"]
+
+
+def test_how_far_a_fault_has_come_is_recorded_of_its_own_cell_alone(run: RunDir, process: Make) -> None:
+    def execute(of: Cell) -> CellResult:
+        stages.reached(stages.APPLIED)
+        return result(of)
+
+    one = process(execute)
+    one.run(cell(0))
+    assert kinds(run) == ["start", "end"]
+    one.run(cell(1, provider=Spec("reference+leaky_exit")))
+    stages.reached(stages.MENDED)
+    assert kinds(run)[2:] == ["start", "fault", "end"]
+    (record,) = read_journal(run.journal).of_type("fault")
+    assert (record.data["id"], record.attempt, record.data["stage"]) == (cell(1).id, 1, "applied")
+
+
+def test_a_process_that_a_program_with_a_fault_left_by_no_exception_is_retired(process: Make) -> None:
+    one = process(raising(SystemExit(0)))
+    one.run(cell(0))
+    assert not one.retired
+    one.run(cell(1, provider=Spec("reference+leaky_exit")))
+    assert one.retired
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "SystemExit", "GeneratorExit", "ValueError"])
+def test_what_a_module_raises_at_import_is_the_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    name = f"raises_{error.lower()}"
+    (tmp_path / f"{name}.py").write_text(f"import signal\nraise {error}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(LoadError, match=rf"{name}\.py:2: importing {name} raised {error}"):
+        load(f"{name}:FAULT")
+
+
+def test_ctrl_c_during_an_import_stays_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_import.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        load("slow_import:FAULT")
 
 
 def test_what_a_worker_prints_goes_to_its_log_and_not_to_the_terminal(

@@ -8,7 +8,7 @@ import pytest
 
 from harness.faults.fault import RAISED, UNMENDED, FaultError
 from harness.run import execute
-from harness.types import RETIRE_WORKER, Cell, CellResult, Expectation, Spec, Verdict, Waiver
+from harness.types import NOT_KEPT, RETIRE_WORKER, Cell, CellResult, Expectation, Finding, Spec, Verdict, Waiver
 from tests.support.cells import cell, result
 
 ASSERT = "CUDA error: device-side assert triggered"
@@ -34,6 +34,18 @@ def test_a_green_cell_that_leaves_a_lost_context_is_red_and_its_process_goes(mon
     assert (found.verdict, found.notes) == (Verdict.FAIL, (RETIRE_WORKER,))
     assert (found.findings[0].check, found.findings[0].got) == ("run.device", ASSERT)
     assert found.signature
+
+
+def test_a_result_keeps_a_finding_of_every_check_and_counts_the_others() -> None:
+    codes = [Finding("numerics.codes", "0", str(index)) for index in range(25)]
+    late = [Finding("state.unchanged", "0", str(index)) for index in range(3)]
+    held = execute.kept([*codes, *late])
+    assert held == (*codes[:20], late[0])
+    assert list(execute._left_out([*codes, *late], held)) == [f"{NOT_KEPT}numerics.codes 5, state.unchanged 2"]
+    few = [*codes[:17], *late]
+    assert execute.kept(few) == tuple(few)
+    assert list(execute._left_out(few, execute.kept(few))) == []
+    assert execute.kept([]) == ()
 
 
 def test_a_green_cell_on_a_gpu_that_works_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

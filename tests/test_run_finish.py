@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report import read_results
+from harness.report import RunInfo, read_results
 from harness.run import run_dir
 from harness.run.finish import decide, digest, finish, git_state
 from harness.run.gpus import Gpu
@@ -37,6 +37,30 @@ def test_everything_is_written_and_stands_in_its_final_place(tmp_path: Path, mon
     assert 5 <= stored["seconds"] < 60
     assert (stored["exit_code"], stored["totals"]["results"]) == (0, 2)
     assert len(read_results(tmp_path / "reports" / "latest")) == 2
+
+
+def test_what_comes_last_stands_there_when_the_run_is_published_or_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    run, made = run_dir.create("r1", None), plan(1)
+
+    def last(info: RunInfo) -> None:
+        seen.append((info.exit_code, (run.work / "report.html").exists(), run.final.exists()))
+        (run.work / "answer").write_text("yes")
+
+    finish(run, made, recorded(run, made, [result(cell(0))]), rounds=1, last=last)
+    assert (seen, (run.final / "answer").read_text()) == ([(0, True, False)], "yes")
+
+    def full(info: RunInfo) -> None:
+        raise OSError("disk full")
+
+    other = run_dir.create("r2", None)
+    state = recorded(other, made, [result(cell(0))])
+    with pytest.raises(OSError, match="disk full"):
+        finish(other, made, state, rounds=1, last=full)
+    assert not other.final.exists()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.postmortem import EXIT_JOURNAL, cell_header, cell_log, examine, signal_name
+from harness.run.postmortem import EXIT_JOURNAL, cell_header, cell_log, ended_with, examine, signal_name
 from harness.types import Verdict
 
 CRASH = """Fatal Python error: Segmentation fault
@@ -33,6 +33,7 @@ Thread 0x00007f02 (most recent call first):
 
 def test_a_fatal_signal_is_a_crash_with_its_name_stack_and_site() -> None:
     death = examine(CRASH, "", -11, 120)
+    assert (death.status, ended_with(-11), ended_with(0), ended_with(86)) == (-11, "SIGSEGV", "exit 0", "exit 86")
     assert (death.verdict, death.check, death.reason) == (Verdict.CRASH, "run.crash", "Segmentation fault")
     assert death.site == "/project/cases/mine.py:12"
     assert "string_at" in death.stack

@@ -6,9 +6,11 @@ import dataclasses
 import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.faults.stages import APPLIED, JUDGED, MENDED
 from harness.run.journal import BrokenLine, Journal, Process
 from harness.run.plan_file import RunPlan
 from harness.run.postmortem import Death
@@ -60,6 +62,46 @@ def test_a_result_cut_short_is_an_error_and_not_a_crash() -> None:
     state = reconcile(plan(1), journal, Ending(deaths={Process(1, "gw0", 10): CRASH}), today=TODAY)
     assert state.results[0].verdict is Verdict.ERROR
     assert "1-gw0-10.jsonl:2: the line is cut short" in state.results[0].reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "first", "words"),
+    [
+        ([], "fault.raised", "fault a+b: the process ended before its apply had yielded: Segmentation fault"),
+        ([APPLIED], "run.crash", "Segmentation fault"),
+        ([APPLIED, JUDGED], "fault.unmended", "fault a+b: the process ended after its cell was judged: Segm"),
+        ([APPLIED, JUDGED, MENDED], "fault.unmended", "fault a+b: the process ended after its cell was judged"),
+    ],
+)
+def test_a_death_counts_only_while_its_fault_is_applied_and_not_yet_judged(
+    seen: list[str], first: str, words: str
+) -> None:
+    of = cell(0, provider=Spec("reference+a+b"))
+    book = Book().start(of)
+    for stage in seen:
+        book.add("fault", id=of.id, attempt=1, stage=stage)
+    # What another process or an earlier attempt reached says nothing about this one.
+    book.add("fault", id=of.id, attempt=2, stage=APPLIED).add("fault", pid=11, id=of.id, attempt=1, stage=APPLIED)
+    made = dataclasses.replace(plan(1), cells=(of,))
+    found = settled(made, book, deaths={Process(1, "gw0", 10): CRASH}).results[0]
+    assert (found.verdict, found.findings[0].check) == (Verdict.CRASH, first)
+    assert found.reason.startswith(words)
+    assert found.findings[-1].check == "run.crash"
+
+
+def test_of_a_cell_without_a_fault_a_death_is_the_cells() -> None:
+    state = settled(plan(1), Book().start(cell(0)), deaths={Process(1, "gw0", 10): CRASH})
+    assert [finding.check for finding in state.results[0].findings] == ["run.crash"]
+
+
+@pytest.mark.parametrize(
+    ("status", "notes"),
+    [(-11, ("its process ended with SIGSEGV",)), (86, ("its process ended with exit 86",)), (None, ())],
+)
+def test_how_a_process_ended_is_noted_where_it_was_seen(status: int | None, notes: tuple[str, ...]) -> None:
+    death = dataclasses.replace(CRASH, status=status)
+    state = settled(plan(1), Book().start(cell(0)), deaths={Process(1, "gw0", 10): death})
+    assert state.results[0].notes == notes
 
 
 def test_interrupted_cell_is_an_error_but_a_stack_still_counts() -> None:

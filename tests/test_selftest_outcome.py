@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from harness.selftest.outcome import End, Outcome, as_expected, exit_code_of, outcome_of
+from harness.run.execute import kept
+from harness.selftest.outcome import End, Outcome, as_expected, exit_code_of, outcome_of, word_of
 from harness.selftest.plan import Seeded
 from harness.types import CellResult, Finding, Spec, Verdict
 from tests.support.cells import cell, result
@@ -100,6 +101,66 @@ def test_verdicts_of_the_run_layer_are_checks_themselves() -> None:
     assert outcome(red(OTHER, verdict=Verdict.CRASH), seeded=seeded).end is End.OTHER
     for nothing in ("run.pass", "run.fail", "run.error"):
         assert outcome(red(OTHER), seeded=dataclasses.replace(SEEDED, caught_by=nothing)).end is End.OTHER
+
+
+DEADLY = dataclasses.replace(SEEDED, caught_by="run.crash", dies="SIGSEGV")
+
+
+def died(*findings: Finding, notes: tuple[str, ...], verdict: Verdict = Verdict.CRASH) -> CellResult:
+    return dataclasses.replace(red(*findings, verdict=verdict), notes=notes)
+
+
+def test_a_death_is_caught_only_where_it_is_the_one_that_the_fault_states() -> None:
+    crash = Finding("run.crash", "the cell ends with a result", "Segmentation fault")
+    seen = outcome(died(crash, notes=("other", "its process ended with SIGSEGV")), seeded=DEADLY)
+    assert (seen.end, seen.reason) == (End.CAUGHT, str(crash))
+    killed = outcome(died(crash, notes=("its process ended with SIGKILL",)), seeded=DEADLY)
+    assert killed.end is End.OTHER
+    assert killed.reason.startswith("its process ended with SIGKILL and the fault says SIGSEGV: ")
+    unseen = outcome(died(crash, notes=()), seeded=DEADLY)
+    assert unseen.end is End.OTHER
+    assert unseen.reason.startswith("nobody saw how its process ended and the fault says SIGSEGV: ")
+    unstated = dataclasses.replace(DEADLY, dies="")
+    assert outcome(died(crash, notes=("its process ended with SIGSEGV",)), seeded=unstated).end is End.OTHER
+    twin = result(TWIN, Verdict.FAIL)
+    assert outcome(died(crash, notes=("its process ended with SIGKILL",)), twin, DEADLY).end is End.UNPROVED
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "end"),
+    [
+        ("fault.raised", Verdict.CRASH, End.RAISED),
+        ("fault.raised", Verdict.TIMEOUT, End.RAISED),
+        ("fault.unmended", Verdict.CRASH, End.UNMENDED),
+        ("fault.unmended", Verdict.OOM, End.UNMENDED),
+    ],
+)
+def test_a_fault_that_died_in_its_own_apply_is_not_caught(check: str, verdict: Verdict, end: End) -> None:
+    own = Finding(check, "a fault that mends", "fault f: the process ended before its apply had yielded: SIGSEGV")
+    named = f"run.{verdict.value}"
+    seeded = dataclasses.replace(SEEDED, caught_by=named, dies="SIGSEGV")
+    notes = ("its process ended with SIGSEGV",)
+    seen = outcome(died(own, Finding(named, "a result", "gone"), notes=notes, verdict=verdict), seeded=seeded)
+    assert (seen.end, seen.reason) == (end, "the process ended before its apply had yielded: SIGSEGV")
+
+
+def test_the_word_of_a_check_is_its_first_finding_wherever_it_stands() -> None:
+    many = [Finding("numerics.codes", "0", str(index)) for index in range(4)]
+    again = dataclasses.replace(NAMED, got="2")
+    found = red(OTHER, *many, NAMED, again)
+    assert word_of(found, "state.unchanged") == str(NAMED)
+    assert word_of(found, "numerics.codes") == str(many[0])
+    assert word_of(found, "numerics.scales") == str(OTHER)
+    assert word_of(found, "fp8.gemms") == ""
+    out = dataclasses.replace(found, verdict=Verdict.OOM, reason="no room")
+    assert word_of(out, "run.oom") == "no room"
+    assert word_of(out, "run.crash") == ""
+
+
+def test_a_check_that_speaks_after_twenty_others_has_caught_its_fault() -> None:
+    many = [Finding("numerics.codes", "0", str(index)) for index in range(30)]
+    assert outcome(red(*kept([*many, NAMED]))).end is End.CAUGHT
+    assert outcome(red(*kept(many))).end is End.OTHER
 
 
 def test_what_a_machine_lacks_skips() -> None:

@@ -11,6 +11,11 @@ from harness.faults import FAULTS, FRONT_FAULTS
 from harness.plan.errors import MatrixErrors
 from harness.selftest.plan import Selftest, plan_selftest
 
+DEADLY = """
+from contextlib import nullcontext
+from harness.faults.fault import Fault
+FAULT = Fault("anything", "nothing at all", "{check}", nullcontext, **{more})
+"""
 OWN = """
 from contextlib import nullcontext
 from harness.faults.fault import Fault
@@ -257,3 +262,42 @@ def test_what_cannot_be_imported_has_the_nearest_that_can(tmp_path: Path, monkey
             None,
         ),
     }
+
+
+@pytest.mark.parametrize(
+    ("check", "more", "message"),
+    [
+        ("run.crash", {}, "run.crash needs dies: how the process ends, one of SIGABRT, "),
+        ("run.infra", {}, "run.infra needs dies: "),
+        ("run.crash", {"dies": "SIGKILL"}, "dies can't be 'SIGKILL': one of SIGABRT, "),
+        ("run.crash", {"dies": "exit 256"}, "dies can't be 'exit 256'"),
+        ("run.crash", {"dies": 7}, "dies can't be 7"),
+        ("run.crash", {"dies": "SIGSEGV"}, ""),
+        ("run.crash", {"dies": "exit 255"}, ""),
+        ("run.timeout", {}, ""),
+        ("fp8.gemms", {"providers": ("transformer_engine",)}, "it breaks nothing of reference, only of transformer_en"),
+        ("fp8.gemms", {"providers": ("transformer_engine", "reference")}, ""),
+    ],
+)
+def test_how_a_fault_dies_and_where_it_does_anything_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str, more: dict[str, object], message: str
+) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY.format(check=check, more=more))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("deadly", None)
+    if not message:
+        (one,) = plan(tmp_path, "faults: all\n", ("deadly:FAULT",)).seeded
+        assert (one.caught_by, one.dies) == (check, more.get("dies", ""))
+        return
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, "faults: all\n", ("deadly:FAULT",))
+    (error,) = caught.value.errors
+    assert (error.line, error.message.startswith(f"fault deadly:FAULT: {message}")) == (4, True)
+
+
+def test_an_entry_of_cross_needs_what_its_check_needs(tmp_path: Path) -> None:
+    text = "faults: all\ncross:\n  - {fault: leaky_exit, caught_by: run.crash}\n"
+    with pytest.raises(MatrixErrors) as caught:
+        plan(tmp_path, text)
+    (error,) = caught.value.errors
+    assert (error.line, error.message.startswith("leaky_exit can't be crossed so: run.crash needs dies")) == (4, True)

@@ -56,9 +56,17 @@ def test_what_is_wrong_with_the_run_itself(
     supervisor = SimpleNamespace(usage_error="", stuck=stuck, stopped=stopped)
     info = SimpleNamespace(audit=SimpleNamespace(findings=audit))
     monkeypatch.setattr(module, "_cells", lambda *_: (supervisor, state))
-    monkeypatch.setattr(module, "finish_supervised", lambda *_: SimpleNamespace(info=info, directory=tmp_path))
-    plan, directory = SimpleNamespace(workers=1, timeout=1.0), SimpleNamespace(work=tmp_path)
-    ran = module.run_selftest(plan, directory, Selftest("x", ()), Console(), 0)  # type: ignore[arg-type]
+
+    def finished(supervisor: Any, state: Any, last: Any) -> Any:
+        last(info)
+        return SimpleNamespace(info=info)
+
+    monkeypatch.setattr(module, "finish_supervised", finished)
+    plan, directory = SimpleNamespace(workers=1, timeout=1.0), SimpleNamespace(work=tmp_path, final=tmp_path)
+    ran = module.run_selftest(  # type: ignore[arg-type]
+        plan, directory, Selftest("x", ()), Console(), 0, lambda ran: f"{ran.problems}"
+    )
+    assert (tmp_path / "selftest.json").read_text() == f"{problems}"
     assert (ran.problems, ran.interrupted) == (problems, stopped)
 
 
@@ -68,7 +76,8 @@ def test_progress_calls_a_red_that_was_wanted_caught() -> None:
     assert words == ["caught", "not caught", "skip", "clean", "fail without a fault", "skip without a fault"]
 
 
-def test_ctrl_c_keeps_what_was_done_and_names_what_was_not_run(tmp_path: Path) -> None:
+def until_it_sleeps(tmp_path: Path) -> subprocess.Popen[str]:
+    """A selftest of three faults, the first of which has been run, while the second sleeps."""
     (tmp_path / "sleeping.py").write_text(SLEEPS)
     (tmp_path / "own.yaml").write_text("schema_version: 1\nfaults: [leaky_exit, sleeping:FAULT, lost_cell]\n")
     process = subprocess.Popen(
@@ -84,16 +93,42 @@ def test_ctrl_c_keeps_what_was_done_and_names_what_was_not_run(tmp_path: Path) -
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.1)
+    return process
+
+
+def ends(tmp_path: Path) -> dict[str, tuple[str, str]]:
+    rows = json.loads((tmp_path / "out" / "selftest.json").read_text())["outcomes"]
+    return {row["fault"]: (row["end"], row["reason"] if row["end"] != "caught" else "") for row in rows}
+
+
+def test_ctrl_c_keeps_what_was_done_and_names_what_was_not_run(tmp_path: Path) -> None:
+    process = until_it_sleeps(tmp_path)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 2, said
     assert "exit code 2: interrupted" in said
-    rows = json.loads((tmp_path / "out" / "selftest.json").read_text())["outcomes"]
-    assert {row["fault"]: (row["end"], row["reason"]) for row in rows if row["end"] != "caught"} == {
+    assert ends(tmp_path) == {
+        "leaky_exit": ("caught", ""),
         "sleeping:FAULT": ("not run", "interrupted"),
         "lost_cell": ("not run", "interrupted"),
     }
-    assert [row["fault"] for row in rows if row["end"] == "caught"] == ["leaky_exit"]
+
+
+def test_of_a_selftest_that_was_killed_report_gives_the_answer_as_far_as_it_goes(tmp_path: Path) -> None:
+    process = until_it_sleeps(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (tmp_path / "out").exists()
+    (left,) = tmp_path.glob(".out.*.partial")
+    done = subprocess.run(
+        [sys.executable, str(RUNNER), "report", str(left)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert ends(tmp_path) == {
+        "leaky_exit": ("caught", ""),
+        "sleeping:FAULT": ("not run", "interrupted"),
+        "lost_cell": ("not run", "the selftest was killed before it had run"),
+    }
 
 
 def _journal(directory: Path) -> list[str]:

@@ -13,13 +13,18 @@ from harness.cli.option import Option, parse
 from harness.cli.output import console_for, verbosity_of
 from harness.cli.run_options import RUN_OPTIONS
 from harness.report import StoreError, print_summary, rerender
+from harness.report.store import write_text_atomically
 from harness.run import run_dir
 from harness.run.finish import finish
 from harness.run.journal import read_journal
-from harness.run.plan_file import Round, read_plan
+from harness.run.plan_file import Round, RunPlan, read_plan
+from harness.run.reconcile import SELFTEST, Reconciled
 from harness.run.rounds import RoundEnd
 from harness.run.run_dir import DEFAULT_ROOT, LATEST, RunDir, RunDirError, why_unwritable
 from harness.run.supervise import Supervisor
+from harness.selftest.asked import outcomes_after, path_in
+from harness.selftest.outcome import exit_code_of
+from harness.selftest.render import FILE, as_json
 
 OPTIONS = (
     Option("directory", ("directory",), f"a report directory (default: {DEFAULT_ROOT}/{LATEST})", metavar="DIR"),
@@ -65,6 +70,23 @@ def recover(work: Path, console: Console, verbosity: int) -> int:
     numbers = sorted({record.round for record in read_journal(run.journal).records})
     ends = [RoundEnd(Round(number, ()), plan.workers, None, stopped=True) for number in numbers]
     state = Supervisor(run, plan, (), plan.workers, ends=ends).reconciled()
-    finished = finish(run, plan, state, rounds=len(numbers), interrupted=True)
+    finished = finish(
+        run,
+        plan,
+        state,
+        rounds=len(numbers),
+        interrupted=True,
+        last=lambda info: _answer_selftest(run, plan, state, info.seconds),
+    )
     print_summary(console, finished.info, state.results, verbosity=verbosity, directory=finished.directory)
     return finished.info.exit_code
+
+
+def _answer_selftest(run: RunDir, plan: RunPlan, state: Reconciled, seconds: float) -> None:
+    """Of a selftest that was killed: its answer, as far as what was recorded gives one."""
+    if plan.command[: len(SELFTEST)] != SELFTEST or not path_in(run).is_file():
+        return
+    file, outcomes = outcomes_after(run, plan, {result.id: result for result in state.results})
+    code, meaning = exit_code_of(outcomes, interrupted=True)
+    facts = {"selftest": file, "exit_code": code, "exit_reason": f"{meaning}: it was killed", "seconds": seconds}
+    write_text_atomically(run.work / FILE, [as_json(outcomes, facts)])

@@ -20,18 +20,18 @@ from harness.faults.fault import lacking
 from harness.plan import PlanError
 from harness.report.page import Page
 from harness.report.progress import is_ascii
-from harness.report.store import write_text_atomically
 from harness.run import run_dir
 from harness.run.environment import now, of_run
 from harness.run.finish import INTERNAL_ERROR
 from harness.run.gpus import visible_gpus
 from harness.run.plan_file import RunPlan, write_plan
 from harness.run.run_dir import RunDir, RunDirError, why_unwritable
+from harness.selftest.asked import write_asked
 from harness.selftest.front_outcomes import CELL
 from harness.selftest.outcome import Outcome, exit_code_of, outcome_of
 from harness.selftest.plan import Seeded, Selftest, plan_selftest
-from harness.selftest.render import FILE, as_json, plan_lines, put_end, put_outcomes
-from harness.selftest.run import run_selftest
+from harness.selftest.render import as_json, plan_lines, put_end, put_outcomes
+from harness.selftest.run import Ran, run_selftest
 
 DEFAULT_FILE = "selftest.yaml"
 # One fault hangs, and is waited for this long; an ordinary cell takes seconds.
@@ -132,30 +132,39 @@ def _run_and_tell(
     plan = _run_plan(chosen, settings, arguments)
     directory = _directory(plan, settings["report_dir"] or f"{run_dir.DEFAULT_ROOT}/selftest-{plan.run_id}")
     verbosity = verbosity_of(settings)
+
+    def answer(ran: Ran) -> str:
+        outcomes, code, meaning = _answer(ran, selftest, lacks, settings)
+        seconds = round(time.monotonic() - began, 1)
+        facts = {"selftest": selftest.path, "exit_code": code, "exit_reason": meaning, "seconds": seconds}
+        return as_json(outcomes, facts)
+
     try:
-        ran = run_selftest(plan, directory, chosen, console, min(verbosity, 0))
-        outcomes = [outcome_of(one, ran.results, lacks.get(one.cell.id, "")) for one in selftest.seeded]
-        outcomes += ran.front
-        code, meaning = exit_code_of(
-            outcomes,
-            interrupted=ran.interrupted,
-            internal=bool(ran.problems),
-            no_skips=settings["no_skips"],
-        )
-        if ran.problems:
-            meaning = f"{meaning}: {ran.problems[0]}"
-        seconds = time.monotonic() - began
-        facts = {"selftest": selftest.path, "exit_code": code, "exit_reason": meaning, "seconds": round(seconds, 1)}
-        write_text_atomically(ran.directory / FILE, [as_json(outcomes, facts)])
+        write_asked(directory, selftest, lacks)
+        ran = run_selftest(plan, directory, chosen, console, min(verbosity, 0), answer)
     except OSError as error:
         why = why_unwritable(directory.work.parent, error)
         print(f"error: the selftest could not be written: {why}", file=sys.stderr)
         return INTERNAL_ERROR
+    outcomes, code, meaning = _answer(ran, selftest, lacks, settings)
+    seconds = time.monotonic() - began
     page = Page(console.width, ascii_only=is_ascii(console))
     put_outcomes(page, outcomes, verbosity=verbosity, again=lambda one: _again(one, settings))
     put_end(page, outcomes, seconds, code, meaning, str(ran.directory))
     _print(console, page)
     return code
+
+
+def _answer(
+    ran: Ran, selftest: Selftest, lacks: Mapping[str, str], settings: Settings
+) -> tuple[list[Outcome], int, str]:
+    """What became of each fault, the exit code and its meaning."""
+    outcomes = [outcome_of(one, ran.results, lacks.get(one.cell.id, "")) for one in selftest.seeded]
+    outcomes += ran.front
+    code, meaning = exit_code_of(
+        outcomes, interrupted=ran.interrupted, internal=bool(ran.problems), no_skips=settings["no_skips"]
+    )
+    return outcomes, code, f"{meaning}: {ran.problems[0]}" if ran.problems else meaning
 
 
 def _again(outcome: Outcome, settings: Settings) -> Sequence[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,19 +10,19 @@ from typing import Any
 from harness.faults.fault import Fault
 from harness.providers.protocol import Provider
 
+STATUS = 86  # nobody else ends a process so
+
 
 @contextmanager
 def _apply(provider: Provider) -> Iterator[Provider]:
     from harness.faults.patching import patched
     from harness.run import execute
 
-    honest = vars(execute)["judge_cell"]
+    def die(obs: Any) -> None:
+        os._exit(STATUS)
 
-    def die(*args: Any, **options: Any) -> None:
-        honest(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with patched(execute, "judge_cell", die):
+    # Called as what was judged is written into a result; the judge itself must be nobody's to edit.
+    with patched(execute, "_fp8", die):
         yield provider
 
 
@@ -32,4 +31,5 @@ FAULT = Fault(
     breaks="a result is measured and judged, and its process is gone before anybody learns of it",
     caught_by="run.crash",
     apply=_apply,
+    dies=f"exit {STATUS}",
 )

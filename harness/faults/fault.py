@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # Findings about a fault, not about what it broke: nothing that its cell says then counts.
 RAISED, UNMENDED = "fault.raised", "fault.unmended"
+# Checks that an end of the process from outside would satisfy as well: it must end as the fault says.
+DEATHS = ("run.crash", "run.infra")
+DEADLY = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV")
+WANTED = "a fault that breaks the provider and mends it again"
 
 
 class FaultError(Exception):
@@ -34,12 +39,13 @@ class Fault:
     """A deliberate defect in a provider.
 
     ``apply(provider)`` is a context manager that yields the broken provider (the same object with something patched,
-    or a wrapper) and mends everything when it is left. It may patch the provider, the library under test, and
-    ``harness.observe``, ``harness.run`` and ``harness.report``; never ``harness.judge``.
+    or a wrapper) and mends everything when it is left. It may patch the provider, the library under test and
+    ``harness.observe``; never what judges it (harness.faults.seal).
     ``caught_by`` names the check that must turn red because of it. ``where`` holds the axis values of the cell that
     must show it, as a matrix writes them ({"case": "checkpoint", "variant": "around"}); what it leaves out is that of
     the usual cell (toy_linear, float8_current_scaling, nested, aot_eager, fullgraph). ``needs`` is what a machine must
     have for the fault to do anything: "cuda", the least version of torch as in "torch>=2.13", or "" for any machine.
+    ``dies`` is how the process of a fault ends that ``run.crash`` or ``run.infra`` must catch: "SIGSEGV", "exit 86".
     ``providers`` are those of which it breaks anything; on another one the plan refuses it (harness.faults.elsewhere).
     """
 
@@ -51,6 +57,21 @@ class Fault:
     where: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
     providers: tuple[str, ...] = ONLY_REFERENCE
+    dies: str = ""
+
+
+def check_dies(dies: str, caught_by: str) -> None:
+    """Whether a fault that ``caught_by`` must catch says how its process ends, as far as that check needs it.
+
+    Raises:
+        ValueError: it doesn't, or says what an end from outside may look like as well.
+    """
+    if caught_by in DEATHS and not dies:
+        raise ValueError(f"{caught_by} needs dies: how the process ends, one of {', '.join(DEADLY)} or exit N")
+    if dies and dies not in DEADLY and not re.fullmatch(r"exit (\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])", str(dies)):
+        raise ValueError(
+            f"dies can't be {dies!r}: one of {', '.join(DEADLY)} or exit N (others come from outside, too)"
+        )
 
 
 def lacking(needs: str, *, has_gpu: bool) -> str:

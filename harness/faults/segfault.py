@@ -26,4 +26,4 @@ def _apply(provider: Provider) -> Iterator[Provider]:
         yield provider
 
 
-FAULT = Fault(name="segfault", breaks="the worker dies of SIGSEGV", caught_by="run.crash", apply=_apply)
+FAULT = Fault(name="segfault", breaks="the worker dies of SIGSEGV", caught_by="run.crash", apply=_apply, dies="SIGSEGV")

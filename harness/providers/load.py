@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from harness.faults import path_of
+from harness.ctrl_c import CtrlC
+from harness.faults import FAULTS, path_of
 from harness.faults.fault import RAISED, UNMENDED, Fault, FaultError
 from harness.faults.leftovers import Snapshot
+from harness.faults.seal import is_harness, sealed
+from harness.faults.stages import APPLIED, MENDED, reached
 from harness.providers import PROVIDERS
 from harness.providers.protocol import MEMBERS, LoadedProvider, Provider
 from harness.registry import LoadError, last_site, load
@@ -29,16 +32,28 @@ def load_fault(name: str) -> Fault:
     """The fault that is registered as ``name``, or stands at the import path ``name``.
 
     Raises:
-        LoadError: its module can't be imported, or there is something else.
+        LoadError: its module can't be imported, edits the harness at import, or there is something else.
         KeyError: an unregistered name.
     """
     path = path_of(name)
     if path is None:
         raise KeyError(name)
-    fault = load(path)
+    fault = load(path) if name in FAULTS else _load_unregistered(path)
     if not isinstance(fault, Fault):
         raise LoadError(f"{path} is no fault but {type(fault).__name__}: harness.faults.fault.Fault is needed")
     return fault
+
+
+def _load_unregistered(path: str) -> Any:
+    """A module of the user's may replace things when its fault is applied, where that is seen, and not before."""
+    module = path.partition(":")[0]
+    if module in sys.modules:
+        return load(path)
+    edited = sealed(is_harness)
+    found = load(path)
+    if label := edited():
+        raise LoadError(f"importing {module} edits the harness: {label}")
+    return found
 
 
 @contextmanager
@@ -51,44 +66,68 @@ def loaded_provider(spec: Spec) -> Iterator[LoadedProvider]:
     Raises:
         LoadError: the provider's or a fault's module can't be imported, or holds no fault.
         KeyError: an unregistered name (the plan refuses those with a position).
-        FaultError: a fault's ``apply`` raised, gives no provider, or left something replaced once it was left.
+        FaultError: a fault's ``apply`` raised, gives no provider, edited what judges it, or left something replaced
+            once it was left.
     """
     base, fault_names = split_faults(spec.name)
     provider: Provider = load(PROVIDERS[base])(**spec.as_dict())
     from harness.observe.torch_settings import ending_here  # imports torch; planning imports this module without
 
     # Settings are put back before anybody looks: torch keeps some of them as names of its modules (torch.Storage).
-    with _mended(fault_names), ending_here(), ExitStack() as stack:
+    with _mended(fault_names) as unedited, ending_here(), ExitStack() as stack:
         for name in fault_names:
-            provider = stack.enter_context(_applied(name, provider))
-        yield LoadedProvider(provider, spec, fault_names)
+            provider = stack.enter_context(_applied(name, provider, base))
+        unedited()
+        reached(APPLIED)
+        try:
+            yield LoadedProvider(provider, spec, fault_names, unedited)
+        except Exception:
+            unedited()  # what the judge raised is not its own, if it was edited
+            raise
+        unedited()
+    reached(MENDED)
 
 
 @contextmanager
-def _mended(names: tuple[str, ...]) -> Iterator[None]:
-    """Raises FaultError if the faults ``names``, which the body applies and mends, left something replaced."""
-    before = Snapshot() if names else None
+def _mended(names: tuple[str, ...]) -> Iterator[Callable[[], None]]:
+    """Yields what raises FaultError once the faults ``names``, which the body applies and mends, edited the judge.
+
+    Raises:
+        FaultError: they left something replaced.
+    """
+    if not names:
+        yield lambda: None
+        return
+    # Whatever of these the faults replace, what is called afterwards was here before them.
+    before, edited, failed, named = Snapshot(), sealed(), FaultError, "+".join(names)
+    raised, unmended = RAISED, UNMENDED
+
+    def unedited() -> None:
+        if label := edited():
+            raise failed(raised, named, f"it edits the judge: {label}")
+
+    cause: BaseException | None = None
     try:
-        yield
-    except FaultError:
-        raise  # says why it is not mended
-    except Exception as error:
-        _refuse(before, names, error)
-        raise
-    _refuse(before, names)
-
-
-def _refuse(before: Snapshot | None, names: tuple[str, ...], cause: Exception | None = None) -> None:
-    left = before.left() if before else ()
-    if left:
+        yield unedited
+    except BaseException as error:
+        if type(error) is failed:
+            raise  # says why it is not mended
+        cause = error
+    if label := edited():
+        raise failed(unmended, named, f"not mended when its apply was left: {label}") from cause
+    if left := before.left():
         shown = ", ".join(left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
-        raise FaultError(UNMENDED, "+".join(names), f"not mended when its apply was left: {shown}") from cause
+        raise failed(unmended, named, f"not mended when its apply was left: {shown}") from cause
+    if cause is not None:
+        raise cause
 
 
 @contextmanager
-def _applied(name: str, provider: Provider) -> Iterator[Provider]:
+def _applied(name: str, provider: Provider, base: str) -> Iterator[Provider]:
     """The provider with the fault of that name; an exception of its own is told apart from one of the body."""
     fault = load_fault(name)
+    if base not in fault.providers:
+        raise FaultError(RAISED, name, f"it breaks nothing of {base}, only of {', '.join(fault.providers)}")
     with _blaming(name):
         manager: Any = fault.apply(provider)
     if not isinstance(manager, AbstractContextManager):
@@ -135,13 +174,14 @@ def _refused(name: str, fault: Fault, message: str) -> FaultError:
 
 @contextmanager
 def _blaming(name: str, when: str = "", other_than: BaseException | None = None) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        if error is other_than:
-            raise
-        module = sys.modules.get(str(path_of(name)).partition(":")[0])
-        site = last_site(error, prefer=getattr(module, "__file__", None) or "")
-        what = " ".join(filter(None, ["apply raised", type(error).__name__, when]))
-        message = f"{what}: {error}"
-        raise FaultError(RAISED, name, message + (f" at {site}" if site else ""), site) from error
+    with CtrlC() as ctrl_c:
+        try:
+            yield
+        except BaseException as error:  # a fault may raise what stands for an interrupt, and no one has interrupted
+            if error is other_than or (isinstance(error, KeyboardInterrupt) and ctrl_c.came):
+                raise
+            module = sys.modules.get(str(path_of(name)).partition(":")[0])
+            site = last_site(error, prefer=getattr(module, "__file__", None) or "")
+            what = " ".join(filter(None, ["apply raised", type(error).__name__, when]))
+            message = ": ".join(filter(None, [what, str(error)])) + (f" at {site}" if site else "")
+            raise FaultError(RAISED, name, message, site) from error

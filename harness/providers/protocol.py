@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -191,8 +191,12 @@ def rehearses(provider: Provider) -> bool:
 
 @dataclass(frozen=True)
 class LoadedProvider:
-    """A provider together with the spec that named it and the faults that wrap it."""
+    """A provider together with the spec that named it and the faults that wrap it.
+
+    ``unedited()`` raises FaultError once one of those has edited what judges the cell.
+    """
 
     provider: Provider
     spec: Spec
     faults: tuple[str, ...] = field(default_factory=tuple)
+    unedited: Callable[[], None] = lambda: None

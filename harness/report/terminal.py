@@ -18,7 +18,7 @@ from harness.report.progress import is_ascii
 from harness.report.run_info import RunInfo
 from harness.report.table_text import put_tables
 from harness.report.view import View
-from harness.types import CellResult, Evidence, Verdict
+from harness.types import NOT_KEPT, CellResult, Evidence, Verdict
 
 MAX_GROUPS = 10
 MAX_DETAIL = 12  # lines of a stack
@@ -148,6 +148,9 @@ def _put_group(page: Page, run: RunInfo, number: int, group: Group) -> None:
         page.say(text, first=f"   {name:<9}")
     if len(first.findings) > 1:
         page.say(f"and {_many(len(first.findings) - 1, 'more finding')} in this cell", first="   ")
+    for note in first.notes:
+        if note.startswith(NOT_KEPT):
+            page.say(note, first="   ")
     if not first.findings and first.detail:
         for line in first.detail.rstrip().splitlines()[-MAX_DETAIL:]:
             indent = min(len(line) - len(line.lstrip()), MAX_INDENT)

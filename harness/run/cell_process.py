@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from harness.ctrl_c import CtrlC
+from harness.faults import stages
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.observe.types import ErrorSeen
+from harness.providers.load import split_faults
 from harness.registry import LoadError
 from harness.run.journal import JournalWriter, Process
 from harness.run.leases import Lease
@@ -117,7 +119,8 @@ class CellProcess:
         try:
             with _output_to(self._log, cell_header(cell.id)):
                 self._write("start", id=cell.id, attempt=self._entry.attempt)
-                result = self._result_of(cell)
+                with self._stages_of(cell):
+                    result = self._result_of(cell)
                 peaks = {"rss_mib": peak_rss_mib(), "gpu_mib": self._peak_gpu_mib()}
                 self._write("end", result=result, attempt=self._entry.attempt, **peaks)
         finally:
@@ -125,6 +128,13 @@ class CellProcess:
         self._settle()
         self._retired = self._plan.isolate or RETIRE_WORKER in result.notes
         return result
+
+    def _stages_of(self, cell: Cell) -> contextlib.AbstractContextManager[None]:
+        """Of a cell with a fault it is recorded how far the fault has come: a dead process can't be asked."""
+        if not split_faults(cell.axes.provider.name)[1]:
+            return contextlib.nullcontext()
+        attempt = self._entry.attempt
+        return stages.told_to(lambda stage: self._write("fault", id=cell.id, attempt=attempt, stage=stage))
 
     def _settle(self) -> None:
         """After the first cell everything that torch imports lazily is there: keep the collector from walking through
@@ -202,7 +212,10 @@ def _from_program(cell: Cell, error: BaseException, got: str) -> CellResult:
 
     with own_code(code_of(cell.axes.target)):
         site = describe_error(error, "run").site
-    return _without_end(cell, Verdict.ERROR, Finding("error.unexpected", "no exception", got, site=site), error)
+    result = _without_end(cell, Verdict.ERROR, Finding("error.unexpected", "no exception", got, site=site), error)
+    # A seeded fault was left in a hurry: what it did to this process must not reach another cell.
+    _, faults = split_faults(cell.axes.provider.name)
+    return dataclasses.replace(result, notes=(RETIRE_WORKER,)) if faults else result
 
 
 def _without_end(cell: Cell, verdict: Verdict, finding: Finding, error: BaseException) -> CellResult:

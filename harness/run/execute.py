@@ -7,15 +7,15 @@ import datetime
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from cases import CASES
-from harness.faults import FAULTS
-from harness.faults.fault import FaultError
+from harness.faults import FAULTS, stages
+from harness.faults.fault import WANTED, FaultError
 from harness.judge.check import EVERY, Enabled, Judging
 from harness.judge.outcome import poisons_worker, verdict_of_error
 from harness.judge.verdict import Judged, judge_cell
@@ -36,9 +36,9 @@ from harness.run.resolve import resolve
 from harness.serialize import to_jsonable
 from harness.signature import signature_of
 from harness.targets import code_of
-from harness.types import RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
+from harness.types import NOT_KEPT, RETIRE_WORKER, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
-# Findings that a group of reds shares are told once; a result keeps this many.
+# Findings that a group of reds shares are told once; a result keeps this many, and of each check the first.
 MAX_FINDINGS = 20
 HARNESS_ERROR = "harness.error"
 
@@ -77,8 +77,9 @@ def _ended(cell: Cell) -> CellResult:
 
 def _execute(cell: Cell) -> CellResult:
     with observed(cell) as judging:
-        judged = judge(judging)
-    return _result(cell, judging.obs, judged)
+        result = _result(cell, judging.obs, judge(judging))
+        stages.reached(stages.JUDGED)
+    return result
 
 
 @contextmanager
@@ -98,6 +99,7 @@ def observed(cell: Cell) -> Iterator[Judging]:
     with loaded_provider(cell.axes.provider) as loaded:
         found = read_settings()
         judging = Judging(cell, _observe(cell, case, loaded))
+        loaded.unedited()
         with as_found(found):  # a mode or hook that the product left must not reach the oracle
             yield judging
 
@@ -140,6 +142,7 @@ def _observe(cell: Cell, case: Case, loaded: LoadedProvider) -> Observations:
 
 
 def _result(cell: Cell, obs: Observations, judged: Judged) -> CellResult:
+    findings = kept(judged.findings)
     return CellResult(
         id=cell.id,
         axes=axes_dict(cell.axes),
@@ -150,9 +153,9 @@ def _result(cell: Cell, obs: Observations, judged: Judged) -> CellResult:
         reason=judged.reason,
         signature=signature_of(judged.verdict, judged.findings, judged.reason),
         evidence=obs.evidence,
-        findings=judged.findings[:MAX_FINDINGS],
+        findings=findings,
         checks=judged.checks,
-        notes=judged.notes,
+        notes=(*judged.notes, *_left_out(judged.findings, findings)),
         census=_census(obs),
         numerics=judged.numerics,
         fp8=_fp8(obs),
@@ -161,6 +164,20 @@ def _result(cell: Cell, obs: Observations, judged: Judged) -> CellResult:
         detail="\n\n".join(error.stack for error in obs.errors if error.stack) if judged.verdict.is_red else "",
         gates=judged.gates,
     )
+
+
+def kept(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings that a result holds, in their order: no check that found something is left out of it."""
+    firsts = {finding.check: index for index, finding in reversed(list(enumerate(findings)))}
+    held = {*range(min(len(findings), MAX_FINDINGS)), *firsts.values()}
+    return tuple(findings[index] for index in sorted(held))
+
+
+def _left_out(findings: Sequence[Finding], held: Sequence[Finding]) -> Iterator[str]:
+    counts = Counter(finding.check for finding in findings)
+    counts.subtract(finding.check for finding in held)
+    if more := ", ".join(f"{check} {count}" for check, count in counts.items() if count):
+        yield NOT_KEPT + more
 
 
 def _census(obs: Observations) -> Mapping[str, Any]:
@@ -214,7 +231,7 @@ def _escaped(cell: Cell, arch: str, error: Exception) -> CellResult:
 
 def _no_fault(cell: Cell, arch: str, error: FaultError) -> CellResult:
     """The seeded fault raised, or left something replaced: no word about the product, and this process is spoiled."""
-    finding = Finding(error.check, "a fault that breaks the provider and mends it again", str(error), site=error.site)
+    finding = Finding(error.check, WANTED, str(error), site=error.site)
     result = _with_stack(_unobserved(cell, arch, Verdict.ERROR, str(finding), (finding,)), error)
     return dataclasses.replace(result, notes=(RETIRE_WORKER,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from harness.run.supervise import Supervisor
 from harness.types import Evidence, Verdict
 
 INTERNAL_ERROR = exit_codes.INTERNAL
+Last = Callable[[RunInfo], None]
 STUCK = "cells are left that no process could start"
 
 
@@ -44,8 +45,12 @@ def finish(
     rounds: int,
     interrupted: bool = False,
     stuck: bool = False,
+    last: Last = lambda info: None,
 ) -> Finished:
     """Write every report, audit what was written, and move the directory to its final name.
+
+    Args:
+        last: called before that move, once all else is written; what it writes stands there from the first moment.
 
     Raises:
         OSError: that can't be done; what was recorded stays under the temporary name.
@@ -58,11 +63,12 @@ def finish(
         write_reports(run.work, info, state.results)
     else:
         write_run(run.work, info, state.results)
+    last(info)
     warnings = publish(run)
     return Finished(info, shown(run.final), warnings)
 
 
-def finish_supervised(supervisor: Supervisor, state: Reconciled) -> Finished:
+def finish_supervised(supervisor: Supervisor, state: Reconciled, last: Last = lambda info: None) -> Finished:
     """:func:`finish` for a run whose rounds a supervisor started. Raises OSError as it does."""
     return finish(
         supervisor.run,
@@ -71,6 +77,7 @@ def finish_supervised(supervisor: Supervisor, state: Reconciled) -> Finished:
         rounds=len(supervisor.ends),
         interrupted=supervisor.stopped,
         stuck=supervisor.stuck,
+        last=last,
     )
 
 

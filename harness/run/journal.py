@@ -11,6 +11,7 @@ lease     ``gpu``: the only GPU that this process can see; ``alone``: nobody els
 waiting   ``message``: the process waits for a GPU
 host      ``host``: versions and hardware, once a process, before its first cell; ``run``: whose process it is
 start     ``id``, ``attempt``: this process is now running this cell
+fault     ``id``, ``attempt``, ``stage``: how far the seeded fault of this cell has come (harness.faults.stages)
 end       ``result``, ``attempt``: the cell's result (harness.types.CellResult); ``rss_mib``: the
           most memory that the process held so far; ``gpu_mib``: the same of torch's allocator on its GPU
 selected  ``ids``: what pytest kept after -k, --deselect, --lf...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Death:
     reason: str
     stack: str = ""
     site: str = ""
+    status: int | None = None  # of the process, negative for a signal; None where nobody saw it
 
 
 def examine(stack: str, log: str, status: int | None, timeout: float | None) -> Death:
@@ -43,6 +45,10 @@ def examine(stack: str, log: str, status: int | None, timeout: float | None) -> 
         status: exit status as the parent saw it, negative for a signal; None when nobody saw it.
         timeout: the limit in seconds that the cell ran under.
     """
+    return dataclasses.replace(_cause(stack, log, status, timeout), status=status)
+
+
+def _cause(stack: str, log: str, status: int | None, timeout: float | None) -> Death:
     text = _detail(stack, log)
     if _TIMEOUT.search(stack):
         limit = f"{timeout:g} s" if timeout else "the limit"
@@ -65,6 +71,11 @@ def _without_stack(status: int | None) -> str:
     if name == "SIGKILL":
         return "SIGKILL, which leaves no stack: killed from outside or by the out-of-memory killer"
     return f"{name}, and no stack was left: killed from outside"
+
+
+def ended_with(status: int) -> str:
+    """``SIGSEGV``, or ``exit 7``: how a process ended, as the faults of a selftest state it (``Fault.dies``)."""
+    return f"exit {status}" if status >= 0 else signal_name(-status)
 
 
 def signal_name(number: int) -> str:

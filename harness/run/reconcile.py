@@ -31,16 +31,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.faults import stages
+from harness.faults.fault import RAISED, UNMENDED, WANTED
 from harness.judge.waivers import apply_waivers
 from harness.providers.load import split_faults
 from harness.run.journal import Journal, Process, Record, dropped_ids
 from harness.run.plan_file import RunPlan
-from harness.run.postmortem import Death
+from harness.run.postmortem import Death, ended_with
 from harness.signature import signature_of
 from harness.types import Attempt, Cell, CellResult, Evidence, Finding, Verdict, axes_dict
 
 DROPPED = "not run: dropped by something else than an option of pytest (a conftest, a plugin)"
 RETRIED = (Verdict.INFRA, Verdict.OOM)
+ENDED = "its process ended with "  # begins a note of a result that no process could write
 GPU_FIELDS = ("index", "name", "uuid", "alone")
 
 
@@ -231,8 +234,28 @@ def _died(start: Record, cell: Cell, journal: Journal, ending: Ending, machine: 
         result = _made(cell, Verdict.CRASH, finding, machine)
     else:
         finding = Finding(death.check, "the cell ends with a result", death.reason, site=death.site)
-        result = _made(cell, death.verdict, finding, machine, detail=death.stack)
+        first, *more = (*_of_the_fault(start, cell, death, journal), finding)
+        result = _made(cell, death.verdict, first, machine, detail=death.stack, more=more)
+        if death.status is not None:
+            result = dataclasses.replace(result, notes=(*result.notes, ENDED + ended_with(death.status)))
     return Outcome(start.attempt, start.time, result, start.process)
+
+
+def _of_the_fault(start: Record, cell: Cell, death: Death, journal: Journal) -> Sequence[Finding]:
+    """A death that its fault brought about by itself, outside of what it was to break; none for a cell without one."""
+    _, faults = split_faults(cell.axes.provider.name)
+    of_this = (start.process, start.cell_id, start.attempt)
+    seen = {
+        record.data.get("stage")
+        for record in journal.of_type("fault")
+        if (record.process, record.data.get("id"), record.attempt) == of_this
+    }
+    if not faults or (stages.APPLIED in seen and stages.JUDGED not in seen):
+        return ()
+    check = UNMENDED if stages.JUDGED in seen else RAISED
+    when = "after its cell was judged" if stages.JUDGED in seen else "before its apply had yielded"
+    told = f"fault {'+'.join(faults)}: the process ended {when}: {death.reason}"
+    return (Finding(check, WANTED, told, site=death.site),)
 
 
 def _not_run(cell: Cell, ending: Ending) -> CellResult:
@@ -301,12 +324,22 @@ def _after_retry(
     return dataclasses.replace(second, notes=(*second.notes, note))
 
 
-def _made(cell: Cell, verdict: Verdict, finding: Finding, machine: _Machine, *, detail: str = "") -> CellResult:
+def _made(
+    cell: Cell,
+    verdict: Verdict,
+    finding: Finding,
+    machine: _Machine,
+    *,
+    detail: str = "",
+    more: Sequence[Finding] = (),
+) -> CellResult:
     """A result that no worker wrote. Waivers count here as they do in a worker."""
     arch = machine.arch if cell.axes.arch == "host" else cell.axes.arch
     waivers = cell.expect.waivers if machine.versions else ()
-    waived = apply_waivers(verdict, waivers, arch, machine.versions, machine.today, {finding.check})
-    findings = (*waived.findings, finding)
+    waived = apply_waivers(
+        verdict, waivers, arch, machine.versions, machine.today, {finding.check, *(one.check for one in more)}
+    )
+    findings = (*waived.findings, finding, *more)
     return CellResult(
         id=cell.id,
         axes=axes_dict(cell.axes),

@@ -7,7 +7,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.faults.fault import RAISED, UNMENDED
+from harness.faults.fault import DEATHS, RAISED, UNMENDED
+from harness.run.reconcile import ENDED
 from harness.selftest.checks import OF_THE_RUN
 from harness.selftest.plan import Seeded
 from harness.types import CellResult, Verdict
@@ -82,13 +83,24 @@ def _became(seeded: Seeded, faulty: CellResult | None, twin: CellResult | None) 
         return End.SKIPPED, twin.reason
     if faulty.verdict is Verdict.SKIP:
         return End.MISSED, f"the cell with the fault alone was skipped, it showed nothing: {faulty.reason}"
+    named = word_of(faulty, seeded.caught_by)
+    if twin.verdict is Verdict.PASS and named and (why := _died_otherwise(seeded, faulty)):
+        return End.OTHER, f"{why}: {named}"
     return end_of(
         seeded.caught_by,
         twin="" if twin.verdict is Verdict.PASS else f"{twin.verdict.value}: {twin.reason}",
-        named=word_of(faulty, seeded.caught_by),
+        named=named,
         is_red=faulty.verdict.is_red,
         told=faulty.verdict.value + (f": {faulty.reason}" if faulty.reason else ""),
     )
+
+
+def _died_otherwise(seeded: Seeded, faulty: CellResult) -> str:
+    """Why the end of its process, which the fault must bring about, was not its own; empty where it was."""
+    if seeded.caught_by not in DEATHS or ENDED + seeded.dies in faulty.notes:
+        return ""
+    seen = next((note for note in faulty.notes if note.startswith(ENDED)), "nobody saw how its process ended")
+    return f"{seen} and the fault says {seeded.dies}"
 
 
 def end_of(check: str, *, twin: str, named: str, is_red: bool, told: str) -> tuple[End, str]:

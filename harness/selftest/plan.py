@@ -9,11 +9,12 @@ from typing import Any
 
 from harness.faults import FRONT_FAULTS
 from harness.faults.cell import crossed
-from harness.faults.fault import Fault
+from harness.faults.fault import Fault, check_dies
 from harness.faults.front import FrontFault
 from harness.plan.errors import MatrixError, MatrixErrors
 from harness.plan.explain import place_at
 from harness.plan.yamlfile import YamlMap
+from harness.providers.load import split_faults
 from harness.registry import load
 from harness.selftest.fault_fields import planned
 from harness.selftest.models import CrossEntry, SelftestModel, axes_of, read_selftest
@@ -35,6 +36,7 @@ class Seeded:
     twin: Cell
     needs: str = ""
     report: str = ""
+    dies: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,10 @@ def _not_among(model: SelftestModel, data: YamlMap) -> Iterable[MatrixError]:
 def _own(name: str, fault: Fault, errors: list[MatrixError]) -> Iterable[Seeded]:
     pair, wrong = planned(fault, name)
     errors += [at_fault(name, message, near) for message, near in wrong]
-    return [_seeded(name, fault, *pair)] if pair else ()
+    if not pair:
+        return ()
+    errors += [at_fault(name, message) for message in _cannot_be(fault, fault.caught_by, pair[:1])]
+    return [_seeded(name, fault, *pair)]
 
 
 def _crossed(entry: CrossEntry, index: int, fault: Fault, data: YamlMap, errors: list[MatrixError]) -> Iterable[Seeded]:
@@ -98,11 +103,25 @@ def _crossed(entry: CrossEntry, index: int, fault: Fault, data: YamlMap, errors:
     except (TypeError, ValueError):
         return ()  # of the fault's own cell, which was told
     caught_by = entry.caught_by or fault.caught_by
+    for message in _cannot_be(fault, caught_by, [cell for cell, _ in pairs]):
+        errors.append(place_at(data, ("cross", index)).error(f"{entry.fault} can't be crossed so: {message}"))
     return [_seeded(entry.fault, fault, *pair, caught_by=caught_by) for pair in pairs]
 
 
+def _cannot_be(fault: Fault, caught_by: str, cells: Iterable[Cell]) -> Iterable[str]:
+    """Why a fault can't be caught by that check, or in these cells."""
+    try:
+        check_dies(fault.dies, caught_by)
+    except ValueError as error:
+        yield str(error)
+    bases = dict.fromkeys(split_faults(cell.axes.provider.name)[0] for cell in cells)
+    for base in bases:
+        if base not in fault.providers:
+            yield f"it breaks nothing of {base}, only of {', '.join(fault.providers)}"
+
+
 def _seeded(name: str, fault: Fault, cell: Cell, twin: Cell, caught_by: str = "") -> Seeded:
-    return Seeded(name, fault.breaks, caught_by or fault.caught_by, cell, twin, fault.needs, fault.report)
+    return Seeded(name, fault.breaks, caught_by or fault.caught_by, cell, twin, fault.needs, fault.report, fault.dies)
 
 
 def _written(axes: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +10,19 @@ from rich.console import Console
 
 from harness.cli.errors import UsageError
 from harness.cli.output import progress_for
+from harness.report import RunInfo
+from harness.report.store import write_text_atomically
 from harness.run import run_dir
 from harness.run.finish import STUCK, finish_supervised
 from harness.run.plan_file import RunPlan
 from harness.run.reconcile import Reconciled
 from harness.run.rounds import Interrupts
-from harness.run.run_dir import RunDir
+from harness.run.run_dir import RunDir, shown
 from harness.run.supervise import Observer, Supervisor
 from harness.selftest.front_outcomes import front_outcomes
 from harness.selftest.outcome import Outcome, as_expected
 from harness.selftest.plan import Selftest
+from harness.selftest.render import FILE
 from harness.types import CellResult, Verdict
 
 FRONT = "front"  # directory of the runs that a fault of the front had broken
@@ -36,8 +39,18 @@ class Ran:
     problems: tuple[str, ...]
 
 
-def run_selftest(plan: RunPlan, directory: RunDir, selftest: Selftest, console: Console, verbosity: int) -> Ran:
+def run_selftest(
+    plan: RunPlan,
+    directory: RunDir,
+    selftest: Selftest,
+    console: Console,
+    verbosity: int,
+    answer: Callable[[Ran], str],
+) -> Ran:
     """Run every cell of ``plan`` and every fault of the front, write the reports of the run, and publish them.
+
+    Args:
+        answer: the text of :data:`FILE`, which is published with the reports.
 
     Raises:
         OSError: the directory can't be written; what was recorded stays under its temporary name.
@@ -55,16 +68,18 @@ def run_selftest(plan: RunPlan, directory: RunDir, selftest: Selftest, console: 
             timeout=plan.timeout,
             stopped=lambda: supervisor.stopped,
         )
-    finished = finish_supervised(supervisor, state)
     stuck = [STUCK] if supervisor.stuck and not supervisor.stopped else []
-    audited = [str(finding) for finding in finished.info.audit.findings] if finished.info.audit else []
-    return Ran(
-        {result.id: result for result in state.results},
-        tuple(front),
-        finished.directory,
-        supervisor.stopped,
-        (*state.faults, *stuck, *audited),
-    )
+
+    def ran(info: RunInfo) -> Ran:
+        audited = [str(finding) for finding in info.audit.findings] if info.audit else []
+        problems = (*state.faults, *stuck, *audited)
+        results = {result.id: result for result in state.results}
+        return Ran(results, tuple(front), shown(directory.final), supervisor.stopped, problems)
+
+    def write(info: RunInfo) -> None:
+        write_text_atomically(directory.work / FILE, [answer(ran(info))])
+
+    return ran(finish_supervised(supervisor, state, write).info)
 
 
 def _cells(

@@ -15,7 +15,8 @@ from harness.types import Attempt, Axes, Cell, CellResult, Evidence, Expectation
 
 
 def cell(seed: int = 0, *, expect: Expectation = Expectation(), **axes: Any) -> Cell:  # noqa: B008  # frozen
-    values = Axes("toy_linear", Spec("reference"), Spec("float8_current_scaling"), seed=seed, **axes)
+    provider = axes.pop("provider", Spec("reference"))
+    values = Axes("toy_linear", provider, Spec("float8_current_scaling"), seed=seed, **axes)
     return Cell(f"toy_linear[seed={seed}]", values, None, expect)
 
 
