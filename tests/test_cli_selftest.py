@@ -48,7 +48,7 @@ AFTER = Fault("after", "nothing at all", "numerics.program", nullcontext, where=
 RAISING = Fault("raising", "nothing", "numerics.program", fail, where=USUAL)
 """
 
-# The same death before and after the cell, from outside, and where it must be.
+# The same death before the cell, from outside, and where it must be.
 DEADLY = """\
 import os
 import signal
@@ -61,13 +61,12 @@ from harness.fp8 import ToyLinear
 USUAL = {"nesting": "flat", "backend": "eager"}
 
 
-def dying(early, late, within):
+def dying(early, within):
     @contextmanager
     def apply(provider):
         early()
         with patched(ToyLinear, "forward", lambda self, x: within()):
             yield provider
-        late()
 
     return Fault("dying", "its process is gone", "run.crash", apply, where=USUAL, dies="exit 9")
 
@@ -80,10 +79,9 @@ def nothing():
     return None
 
 
-EARLY = dying(die, nothing, die)
-LATE = dying(nothing, die, nothing)
-OUTSIDE = dying(nothing, nothing, lambda: os.kill(os.getpid(), signal.SIGKILL))
-WITHIN = dying(nothing, nothing, die)
+EARLY = dying(die, die)
+OUTSIDE = dying(nothing, lambda: os.kill(os.getpid(), signal.SIGKILL))
+WITHIN = dying(nothing, die)
 """
 
 
@@ -130,15 +128,13 @@ def test_a_fault_that_leaves_its_patch_is_named_and_nothing_else_is_judged_by_it
 
 def test_a_death_of_the_faults_own_or_from_outside_is_not_caught(tmp_path: Path) -> None:
     (tmp_path / "own_faults.py").write_text(DEADLY)
-    names = ["EARLY", "LATE", "OUTSIDE", "WITHIN"]
+    names = ["EARLY", "OUTSIDE", "WITHIN"]
     own = ", ".join(f"own_faults:{name}" for name in names)
-    (tmp_path / "own.yaml").write_text(f"schema_version: 1\nfaults: [dies_before_report, {own}]\n")
+    (tmp_path / "own.yaml").write_text(f"schema_version: 1\nfaults: [{own}]\n")
     done = ran(tmp_path, "--matrix", "own.yaml", "-n", "1")
     assert done.returncode == 1, done.stdout + done.stderr
     assert ends(tmp_path) == {
-        "dies_before_report": "caught",
         "own_faults:EARLY": "raised",
-        "own_faults:LATE": "unmended",
         "own_faults:OUTSIDE": "other",
         "own_faults:WITHIN": "caught",
     }

@@ -37,6 +37,6 @@ def test_what_one_stretch_left_is_no_finding() -> None:
 
 
 def test_it_does_not_apply_where_no_steady_call_was_made() -> None:
-    (check,) = CHECKS
-    assert not check.applies(judging(kept=None, evidence=Evidence.TRACED))
-    assert check.applies(judging())
+    for check in CHECKS:
+        assert not check.applies(judging(kept=None, evidence=Evidence.TRACED))
+        assert check.applies(judging())

@@ -4,6 +4,7 @@ the harness, is not."""
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from harness import torch_compat
 from harness.observe import kept as kept_module
-from harness.observe.kept import KeptWatch, allocation_grew, grew, tensors_pile_up
+from harness.observe.kept import KeptWatch, allocation_grew, grew, memory_grew, tensors_pile_up
 from harness.observe.types import Kept, Left, StepTensors
 
 CALLS = 10
@@ -168,7 +169,26 @@ def test_a_mode_that_was_left_active_has_no_say(monkeypatch: pytest.MonkeyPatch)
         watch.start()
         for _ in range(CALLS):
             watch.after_call()
-        assert watch.seen() == Kept(CALLS)
+        seen = watch.seen()
+    assert (seen.calls, seen.left, seen.allocated) == (CALLS, (), ())
+
+
+def test_files_that_each_call_leaves_open_are_counted_and_red() -> None:
+    watch = KeptWatch(CPU, torch.nn.Linear(1, 1), {})
+    opened: list[int] = []
+    try:
+        watch.start()
+        for _ in range(CALLS):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            watch.after_call()
+        seen = watch.seen()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    files = [item.files - seen.handles[0].files for item in seen.handles]
+    assert files == [0, 3, 6, 9, 10]
+    assert grew(seen)
+    assert not memory_grew(seen)
 
 
 def _stretches(*stretches: int) -> tuple[Left, ...]:
@@ -239,7 +259,7 @@ def test_bytes_that_the_harness_keeps_are_taken_off_once_for_each_memory(monkeyp
         results[index] = StepTensors(output, {"input0": view}, {}, view)
         del output, view
         watch.after_call()
-    assert watch.seen() == Kept(CALLS, allocated=(64,) * CALLS)
+    assert watch.seen().allocated == (64,) * CALLS
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

@@ -59,12 +59,12 @@ def test_each_setting_is_told_by_its_name() -> None:
         ("torch.attention.math", lambda: CUDA.enable_math_sdp(False), "False"),
         ("torch.attention.cudnn", lambda: CUDA.enable_cudnn_sdp(False), "False"),
         (
-            "torch.cuda.bf16_reduction",
+            "torch.cuda.allow_bf16_reduced_precision_reduction",
             lambda: setattr(CUDA.matmul, "allow_bf16_reduced_precision_reduction", False),
             "False",
         ),
         (
-            "torch.cuda.fp16_reduction",
+            "torch.cuda.allow_fp16_reduced_precision_reduction",
             lambda: setattr(CUDA.matmul, "allow_fp16_reduced_precision_reduction", False),
             "False",
         ),

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from harness.run import run_dir, supervise
-from harness.run.journal import JournalWriter, Record, read_journal
+from harness.run.journal import JournalWriter, Process, Record, read_journal
 from harness.run.plan_file import Round, RunPlan
 from harness.run.rounds import RoundEnd
 from harness.run.run_dir import RunDir
 from harness.run.supervise import Observer, Supervisor
 from harness.types import CellResult, Verdict
-from tests.support.cells import cell, plan, result
+from tests.support.cells import Book, cell, plan, result
 
 Act = Callable[[JournalWriter, Round], int | None]
 
@@ -174,6 +174,30 @@ def test_a_worker_of_a_killed_pytest_is_the_machines_fault_and_its_cell_is_retri
     assert verdicts(state) == ["pass", "pass"]
     assert [one.verdict.value for one in state.results[0].attempts] == ["infra", "pass"]
     assert "killed by SIGKILL" in state.results[0].attempts[0].reason
+
+
+@pytest.mark.parametrize("stack", ["", "Fatal Python error: Segmentation fault\n"])
+@pytest.mark.parametrize(
+    ("workers", "of_worker", "of_pytest", "seen"),
+    [
+        (0, None, -11, -11),  # pytest ran the cell itself
+        (1, -11, 0, -11),
+        (1, None, 0, None),  # pytest's own end says nothing of a worker's
+        (0, None, None, None),
+    ],
+)
+def test_how_a_process_ended_is_what_was_seen_of_that_process(
+    tmp_path: Path, stack: str, workers: int, of_worker: int | None, of_pytest: int | None, seen: int | None
+) -> None:
+    run = run_dir.create("r1", str(tmp_path / "out"))
+    worker = "gw0" if workers else "main"
+    book = Book().start(cell(0), worker=worker)
+    if of_worker is not None:
+        book.add("exit", worker="controller", pid=1, of="gw0", status=of_worker)
+    process = Process(1, worker, 10)
+    run.stack_file(process).write_text(stack)
+    ends = [RoundEnd(Round(1, ()), workers, of_pytest)]
+    assert supervise.post_mortems(run, book.journal, ends, 2.0)[process].status == seen
 
 
 def test_a_stalled_round_is_a_timeout(supervised: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,22 +5,21 @@ Real code: flash attention switched off for a layer with the function in place o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from harness.faults.at_exit import exit_fault
 from harness.faults.fault import Fault
+from harness.observe.process_state import attention_kernels, set_attention_kernels
 from harness.providers.protocol import Provider
 
 
 @contextmanager
 def _apply(provider: Provider) -> Iterator[Provider]:
-    before = torch.backends.cuda.flash_sdp_enabled()
-    with exit_fault(
-        lambda: torch.backends.cuda.enable_flash_sdp(not before), lambda: torch.backends.cuda.enable_flash_sdp(before)
-    )(provider) as broken:
+    before = attention_kernels()
+    leave = functools.partial(set_attention_kernels, {"flash": not before["flash"]})
+    with exit_fault(leave, lambda: set_attention_kernels(before))(provider) as broken:
         yield broken
 
 

@@ -17,11 +17,9 @@ from harness.providers.protocol import Provider
 
 @contextmanager
 def _apply(provider: Provider) -> Iterator[Provider]:
-    before = logging.getLogger("torch._dynamo").level
-    with exit_fault(
-        lambda: logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL),
-        lambda: logging.getLogger("torch._dynamo").setLevel(before),
-    )(provider) as broken:
+    logger = logging.getLogger("torch._dynamo")
+    before = logger.level
+    with exit_fault(lambda: logger.setLevel(logging.CRITICAL), lambda: logger.setLevel(before))(provider) as broken:
         yield broken
 
 

@@ -5,10 +5,9 @@ Real code: a library that sets them for its own messages.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
 
 from harness import torch_compat
 from harness.faults.at_exit import exit_fault
@@ -19,9 +18,8 @@ from harness.providers.protocol import Provider
 @contextmanager
 def _apply(provider: Provider) -> Iterator[Provider]:
     before = torch_compat.print_options()
-    with exit_fault(lambda: torch.set_printoptions(precision=2), lambda: torch_compat.set_print_options(before))(
-        provider
-    ) as broken:
+    leave = functools.partial(torch_compat.set_print_options, {**before, "precision": 2})
+    with exit_fault(leave, lambda: torch_compat.set_print_options(before))(provider) as broken:
         yield broken
 
 

@@ -5,6 +5,7 @@ Real code: signals that are blocked while kernels are built, and not given back.
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,10 @@ from harness.providers.protocol import Provider
 
 @contextmanager
 def _apply(provider: Provider) -> Iterator[Provider]:
-    before = signal.getsignal(signal.SIGUSR1)
-    with exit_fault(
-        lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN), lambda: signal.signal(signal.SIGUSR1, before)
-    )(provider) as broken:
+    asked = signal.SIGUSR1
+    before = signal.getsignal(asked)
+    leave = functools.partial(signal.signal, asked, signal.SIG_IGN)
+    with exit_fault(leave, lambda: signal.signal(asked, before))(provider) as broken:
         yield broken
 
 

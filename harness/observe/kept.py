@@ -8,6 +8,8 @@ Two independent looks, because each is blind somewhere:
 - *Allocated bytes* on a GPU, as its caching allocator counts them: exact, whoever holds them. The CPU has no such
   count.
 
+Open files and threads are counted beside them (:mod:`harness.observe.handles`).
+
 Not looked at: Python objects without tensors. Memory that only waits for the garbage collector is not in use.
 """
 
@@ -21,7 +23,8 @@ from dataclasses import dataclass, field
 import torch
 
 from harness import torch_compat
-from harness.observe.types import Kept, Left, StepTensors
+from harness.observe.handles import files_grew, handles, threads_grew
+from harness.observe.types import Handles, Kept, Left, StepTensors
 from harness.torch_compat import Memory
 
 # A stretch of calls. Three of them and one call more are ten: that last one replaces what the ninth left for a moment.
@@ -30,13 +33,18 @@ STRETCHES = 3
 
 
 def grew(kept: Kept) -> bool:
-    """True when memory grows by either look.
+    """True when memory grows by either look, or files or threads pile up.
 
     No amount is allowed. What a library keeps once (a cached weight, a history, a pool) was there before the calls,
     since each repeats what an earlier one did; what is made late, or is replaced now and then, shows in the stretch of
     its last replacement alone. So something that is kept at least once in three calls is always seen, and memory that
     is bounded shows only where several parts of it are replaced in turn, each less than once in three calls.
     """
+    return memory_grew(kept) or files_grew(kept.handles) or threads_grew(kept.handles)
+
+
+def memory_grew(kept: Kept) -> bool:
+    """True when memory grows by either look."""
     return tensors_pile_up(kept.left) or allocation_grew(kept.allocated)
 
 
@@ -72,11 +80,13 @@ class KeptWatch:
     _calls: int = 0
     _promotions: int = 0
     _allocated: list[int] = field(default_factory=list)
+    _handles: list[Handles] = field(default_factory=list)
     _found: dict[int, tuple[Memory, Left]] = field(default_factory=dict)  # by the memory's number
 
     def start(self) -> None:
         """Everything that is there now is none of the calls' doing."""
         gc.collect(_YOUNG)
+        self._handles.append(handles())
         self._promotions = _promotions()
 
     def after_call(self) -> None:
@@ -102,7 +112,7 @@ class KeptWatch:
     def _kept(self) -> Kept:
         ours = {memory.number for memory in self._ours()}
         left = [left for number, (memory, left) in self._found.items() if number not in ours and not memory.expired()]
-        return Kept(self._calls, tuple(left), tuple(self._allocated))
+        return Kept(self._calls, tuple(left), tuple(self._allocated), (*self._handles, handles()))
 
     def _ours(self, device_type: str = "") -> list[Memory]:
         """The memory of what isn't counted, on devices of this type or on all."""

@@ -56,8 +56,7 @@ class _Described:
 
 @dataclass
 class OperatorWatch:
-    """Watches a run (:meth:`watching`), then compares (:meth:`seen`). Six calls of the reference's operators cost
-    about 2 ms."""
+    """Watches a run (:meth:`watching`), then compares (:meth:`seen`). About 10 ms a cell, 1 % of its time."""
 
     _calls: dict[str, tuple[Any, tuple[Any, Any], tuple[Any, ...]]] = field(default_factory=dict)
 

@@ -21,16 +21,18 @@ from harness import torch_compat
 _LOGGERS = ("", "torch", "torch._dynamo")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGABRT")
 _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+_ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
+_REDUCTIONS = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
 # Written by torch, Inductor and Triton when they first compile or first use a GPU (seen on 2.11, 2.13 and 2.14).
 COMPILERS_OWN: tuple[str, ...] = ("CUDA_MODULE_LOADING", "KINETO_", "PYTORCH_", "TORCH", "TRITON_", "_TORCH")
 SECRET = re.compile("AUTH|CRED|KEY|PASS|SECRET|TOKEN", re.IGNORECASE)
 
 
 def process_state() -> Mapping[str, Any]:
-    """Plain values by name (90 µs). Names of the environment that torch writes by itself are left out.
+    """Plain values by name (0.1 ms). Names of the environment that torch writes by itself are left out.
 
-    Python's recursion limit isn't among them: Inductor of torch 2.11 raises it to 2000 for good (seen on an H200). Nor is
-    ``sys.path``: Inductor of torch 2.14 writes it as it first compiles.
+    Python's recursion limit isn't among them: Inductor of torch 2.11 raises it to 2000 for good (seen on an H200). Nor
+    is ``sys.path``: Inductor of torch 2.14 writes it as it first compiles.
     """
     return {
         **_files(),
@@ -69,6 +71,28 @@ def set_log_levels(levels: tuple[tuple[str, int, bool], ...]) -> None:
         logger.disabled = disabled
 
 
+def attention_kernels() -> dict[str, bool]:
+    """Which kernels ``scaled_dot_product_attention`` may choose on a GPU."""
+    return {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in _ATTENTION}
+
+
+def set_attention_kernels(enabled: Mapping[str, bool]) -> None:
+    """Make ``enabled``, as :func:`attention_kernels` gave them, those in force."""
+    for name, on in enabled.items():
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(on)
+
+
+def reductions() -> dict[str, Any]:
+    """Whether a GPU's bf16 and fp16 GEMMs may add up in less than float32."""
+    return {name: getattr(torch.backends.cuda.matmul, name) for name in _REDUCTIONS}
+
+
+def set_reductions(allowed: Mapping[str, Any]) -> None:
+    """Make ``allowed``, as :func:`reductions` gave it, what is in force."""
+    for name, value in allowed.items():
+        setattr(torch.backends.cuda.matmul, name, value)
+
+
 def _files() -> Mapping[str, Any]:
     """What decides where files are found, and who may read those that are written."""
     return {
@@ -97,17 +121,12 @@ def _handlers() -> Mapping[str, Any]:
 
 def _switches() -> Mapping[str, Any]:
     """How threads take turns, which loggers speak, how tensors are printed, and which kernels torch may choose."""
-    cuda = torch.backends.cuda
     return {
         "process.switch_interval": sys.getswitchinterval(),
         **{f"process.logging.{name or 'root'}": (level, disabled) for name, level, disabled in log_levels()},
         **{f"torch.print.{name}": value for name, value in torch_compat.print_options().items()},
-        "torch.attention.flash": cuda.flash_sdp_enabled(),
-        "torch.attention.mem_efficient": cuda.mem_efficient_sdp_enabled(),
-        "torch.attention.math": cuda.math_sdp_enabled(),
-        "torch.attention.cudnn": cuda.cudnn_sdp_enabled(),
-        "torch.cuda.bf16_reduction": cuda.matmul.allow_bf16_reduced_precision_reduction,
-        "torch.cuda.fp16_reduction": cuda.matmul.allow_fp16_reduced_precision_reduction,
+        **{f"torch.attention.{name}": on for name, on in attention_kernels().items()},
+        **{f"torch.cuda.{name}": allowed for name, allowed in reductions().items()},
     }
 
 

@@ -18,7 +18,15 @@ from typing import Any
 import torch
 
 from harness import torch_compat
-from harness.observe.process_state import log_levels, set_log_levels, working_directory
+from harness.observe.process_state import (
+    attention_kernels,
+    log_levels,
+    reductions,
+    set_attention_kernels,
+    set_log_levels,
+    set_reductions,
+    working_directory,
+)
 from harness.observe.state import flushes_denormals, same
 
 COMPILER = "compiler"
@@ -123,34 +131,6 @@ def _set_mkldnn(on: bool) -> None:
     torch.backends.mkldnn.enabled = on  # type: ignore[assignment]  # a property of the module's own class
 
 
-def _attention() -> tuple[bool, ...]:
-    cuda = torch.backends.cuda
-    return (
-        cuda.flash_sdp_enabled(),
-        cuda.mem_efficient_sdp_enabled(),
-        cuda.math_sdp_enabled(),
-        cuda.cudnn_sdp_enabled(),
-    )
-
-
-def _set_attention(kernels: tuple[bool, ...]) -> None:
-    cuda = torch.backends.cuda
-    cuda.enable_flash_sdp(kernels[0])
-    cuda.enable_mem_efficient_sdp(kernels[1])
-    cuda.enable_math_sdp(kernels[2])
-    cuda.enable_cudnn_sdp(kernels[3])
-
-
-def _reductions() -> tuple[Any, Any]:
-    matmul = torch.backends.cuda.matmul
-    return matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction
-
-
-def _set_reductions(allowed: tuple[Any, Any]) -> None:
-    matmul = torch.backends.cuda.matmul
-    matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction = allowed
-
-
 def _set_directory(path: str) -> None:
     if os.path.isdir(path):
         os.chdir(path)
@@ -205,8 +185,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("switch_interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("excepthook", lambda: sys.excepthook, lambda hook: setattr(sys, "excepthook", hook)),
     Setting("print", torch_compat.print_options, torch_compat.set_print_options),
-    Setting("attention", _attention, _set_attention),
-    Setting("reductions", _reductions, _set_reductions),
+    Setting("attention", attention_kernels, set_attention_kernels),
+    Setting("reductions", reductions, set_reductions),
     Setting("cuda.device", _cuda_device, _set_cuda_device),
     Setting("stance", torch_compat.stance_in_force, torch_compat.set_stance_in_force),
     Setting(COMPILER, torch_compat.compile_config, _set_compiler),

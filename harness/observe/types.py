@@ -172,13 +172,23 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Handles:
+    """How many files a process has open, and how many threads it has."""
+
+    files: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class Kept:
     """What ``calls`` steady calls left in use (:mod:`harness.observe.kept`). ``allocated``: bytes of the GPU in use
-    after each call, without those that the harness keeps; empty on the CPU."""
+    after each call, without those that the harness keeps; empty on the CPU. ``handles``: before the calls, after each
+    of the three stretches, and after the last call."""
 
     calls: int
     left: tuple[Left, ...] = ()
     allocated: tuple[int, ...] = ()
+    handles: tuple[Handles, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -186,9 +186,11 @@ def _examined(
 ) -> Death | None:
     """None for a process that was ended only because the user interrupted."""
     end = rounds.get(start.round)
-    seen = statuses.get((start.worker, start.round))  # a worker that died on its own, as its parent saw it
+    died = statuses.get((start.worker, start.round))  # a worker that died on its own, as its parent saw it
+    # Without workers pytest ran the cell itself.
+    seen = died if died is not None or end is None or end.workers else end.status
     stack, log = _text(run, start.process), cell_log(run.log_file(start.process))
-    if end is None or stack.strip() or seen is not None:
+    if end is None or stack.strip() or died is not None:
         return examine(stack, log, seen, timeout)
     if end.stopped:
         return None
@@ -198,7 +200,7 @@ def _examined(
     if end.workers and (end.status or 0) < 0:
         reason = f"the pytest process that commanded this worker was killed by {signal_name(-(end.status or 0))}"
         return Death(Verdict.INFRA, "run.infra", reason, log)
-    return examine(stack, log, None if end.workers else end.status, timeout)
+    return examine(stack, log, seen, timeout)
 
 
 def _text(run: RunDir, process: Process) -> str:

@@ -12,6 +12,7 @@ from harness.observe.types import (
     CallSeen,
     Census,
     ErrorSeen,
+    Handles,
     Kept,
     LaterCall,
     Left,
@@ -60,7 +61,7 @@ def clean_observations() -> Observations:
         gemms=(native,) * 9,
         later=(LaterCall("steady call", True, clean_run().steps[0], clean_run().steps[0]),) * 11,
         state_keys=12,
-        kept=Kept(10, (Left(2, 4, "(1, 1) float32 on cpu"),), (512,) * 10),
+        kept=Kept(10, (Left(2, 4, "(1, 1) float32 on cpu"),), (512,) * 10, (Handles(4, 1),) * 5),
         operators=(OperatorSeen("lib::op", "(1,) float32", "(1,) float32"),),
         support=dict.fromkeys((OUTER, INNER), ("native", "", "")),
     )
