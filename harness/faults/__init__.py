@@ -141,6 +141,7 @@ FAULTS: Mapping[str, str] = {
     "last_block_dropped": "harness.faults.last_block_dropped:FAULT",
     "last_columns_zero": "harness.faults.last_columns_zero:FAULT",
     "last_rows_zero": "harness.faults.last_rows_zero:FAULT",
+    "later_inputs_doubled": "harness.faults.later_inputs_doubled:FAULT",
     "layer_disabled": "harness.faults.layer_disabled:FAULT",
     "layer_in_bf16": "harness.faults.layer_in_bf16:FAULT",
     "leaky_exit": "harness.faults.leaky_exit:FAULT",

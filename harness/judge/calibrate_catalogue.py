@@ -106,6 +106,12 @@ BOUNDS: Sequence[Bound] = (
         _LATER,
         "numerics_program._later_fault",
     ),
+    Bound(
+        ("numerics.later", "eager step, tap off"),
+        "eager step after the judged ones, tap off, from the oracle's / noise of quantisation",
+        "numerics_program._unlike_oracle",
+        "a later step beside the oracle, in runs since 2026-12-02",
+    ),
 )
 
 EQUALITIES: Sequence[Bound] = (

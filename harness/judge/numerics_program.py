@@ -10,6 +10,7 @@ import torch
 
 from harness.judge.alpha import DECISIVE, Alpha
 from harness.judge.compare import Worst, bit_difference, first_index, norm, same_bits, within
+from harness.judge.later_batch import distance, follow, followed
 from harness.judge.numerics_bench import Bench
 from harness.judge.numerics_views import View, describe, kind_of, tensors_of
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
@@ -212,6 +213,7 @@ def _side(eager: torch.Tensor, compiled: torch.Tensor, own: torch.Tensor | None)
 # difference by sqrt(2) of it; as much again for data that differs from call to call.
 LATER_NOISES = 3.0
 LATER_UNITS = 8.0
+AGAINST_ORACLE = "eager step, tap off"  # the part of numerics.later that looks beyond eager
 
 
 def check_later(bench: Bench) -> list[Finding]:
@@ -230,6 +232,28 @@ def check_later(bench: Bench) -> list[Finding]:
             got = _later_fault(bench, name, eager.get(name), compiled.get(name), where)
             if got:
                 findings.append(Finding("numerics.later", "what an untapped eager step gives", got, where))
+    return findings + _unlike_oracle(bench)
+
+
+def _unlike_oracle(bench: Bench) -> list[Finding]:
+    """The first later eager step against the oracle's run of its batch: the judged steps were watched, it is not."""
+    call = followed(bench.obs, bench.view.oracle)
+    if call is None:
+        return []
+    own = follow(bench.obs, call, bench.dtype, bench.accumulator)
+    findings = []
+    seen = tensors_of(call.eager)
+    for name, tensor in own.quantised.items():
+        noise = own.noise(name)
+        if name not in seen or noise == 0:
+            continue  # a tensor on one side only is numerics.program's; without FP8 nothing bounds it from below
+        limit = LATER_NOISES * noise + LATER_UNITS * bench.precision.unit
+        off = distance(seen[name], tensor)
+        where = f"{call.name}, eager, tap off, {describe(name)}"
+        bench.meet("numerics.later", off / limit, where, AGAINST_ORACLE)
+        if not off <= limit:
+            expected = f"the oracle's for that batch, within {limit:.3g} of its norm"
+            findings.append(Finding("numerics.later", expected, f"{off:.3g} of its norm away", where))
     return findings
 
 

@@ -31,7 +31,8 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         program = _built(subject, recorder)
         if program is None:
             return obs
-        batches = Batches(program, subject.axes, kept=program.expects.steps)
+        # One more than the judged steps: the first of the later ones is for the oracle too.
+        batches = Batches(program, subject.axes, kept=program.expects.steps + 1)
         run = _Run(subject, recorder, batches, subject.raises(program))
         obs = replace(obs, expects=program.expects, parameters=parameters_of(program))
         if subject.axes.target:
@@ -41,7 +42,7 @@ def observe_executed(subject: Subject, recorder: Recorder) -> Observations:
         obs = replace(obs, eager_again=run.eager(_built(subject, recorder), "after eager again", operators.watching))
         obs = replace(obs, eager_errors=tuple(run.wrong), operators=operators.seen())
         with recorder.under(program.settings):
-            obs = replace(run.compiled(obs), batches=batches.drawn())
+            obs = replace(run.compiled(obs), batches=batches.drawn()[: program.expects.steps])
         run.raise_inside(program)
         obs = replace(obs, state_moves=run.state_moves, kept=run.kept)
         return replace(obs, facts=probe(subject, recorder, program))
@@ -179,7 +180,8 @@ class _Run:
             for index, compiled in seen.items():
                 name = "profiled call" if index == first else f"steady call {index - first}"
                 eager = run_step(program, self.batches, index, _sound(program), make_step=make)
-                calls.append(LaterCall(name, index > first, compiled, eager))
+                batch = self.batches.drawn()[first] if index == first else None
+                calls.append(LaterCall(name, index > first, compiled, eager, index, batch))
         return tuple(calls)
 
     def raise_inside(self, program: Program) -> None:

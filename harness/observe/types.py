@@ -121,6 +121,8 @@ class LaterCall:
     tapped: bool
     compiled: StepTensors
     eager: StepTensors
+    index: int = 0  # of the step
+    batch: Batch | None = None  # that of the first of them, which the judge's oracle is given too
 
 
 @dataclass(frozen=True)
