@@ -73,7 +73,7 @@ def test_runs_tally_under_these_names_only() -> None:
     seen = observe(cell, StubProvider(), Noisy())
     assert seen.eager is not None
     assert seen.compiled is not None
-    later = LaterCall("steady 1", True, seen.compiled.steps[0], seen.eager.steps[0])
+    later = LaterCall("steady 1", True, seen.compiled.steps[0], seen.eager.steps[0], 1, seen.batches[0])
     bench = Bench(replace(seen, later=(later,)), cell)
     assert judge_bench(bench).findings == ()
     assert set(bench.tallies) <= set(names())

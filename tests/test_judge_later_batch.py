@@ -12,14 +12,20 @@ from harness.judge.numerics import judge_numerics
 from harness.judge.numerics_bench import Bench
 from harness.observe.types import LaterCall, Observations
 from harness.types import Axes
-from tests.support.judge_stub import observed_of_stub
+from tests.support.judge_stub import StubProvider, axes_for, observe
 
 Observed = tuple[Observations, Axes]
 
 
 @pytest.fixture(scope="module")
 def observed() -> Observed:
-    return observed_of_stub()
+    """One judged step, and a later one that is as right as the judged: the same batch, by a run of its own."""
+    axes = axes_for(nesting="flat")
+    obs = observe(axes, compiled=StubProvider())
+    assert obs.eager_again is not None and obs.compiled is not None
+    (eager,), (compiled,) = obs.eager_again.steps, obs.compiled.steps
+    call = LaterCall("profiled call", False, compiled, eager, 1, obs.batches[0])
+    return replace(obs, later=(call,)), axes
 
 
 def later(obs: Observations) -> LaterCall:
