@@ -22,7 +22,8 @@ def observed() -> Observed:
     """One judged step, and a later one that is as right as the judged: the same batch, by a run of its own."""
     axes = axes_for(nesting="flat")
     obs = observe(axes, compiled=StubProvider())
-    assert obs.eager_again is not None and obs.compiled is not None
+    assert obs.eager_again is not None
+    assert obs.compiled is not None
     (eager,), (compiled,) = obs.eager_again.steps, obs.compiled.steps
     call = LaterCall("profiled call", False, compiled, eager, 1, obs.batches[0])
     return replace(obs, later=(call,)), axes
