@@ -1,4 +1,4 @@
-"""A kernel for small values is off by an exponent: what it gives for the small inputs that come after the judged steps counts twice."""
+"""A kernel for small inputs, as they come after the judged steps, is off by an exponent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import torch
 
 from harness.faults.fault import Fault
 from harness.faults.products import Given, result_fault
-
 
 _SMALL = (
     0.3  # between the medians of the first batch and of the third, an eighth as large, whatever they are drawn from
