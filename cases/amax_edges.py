@@ -1,10 +1,12 @@
 """Tensors on which an amax or a scale has no ordinary value: zeros, infinities, NaN, the largest and the smallest.
 
 Catches: a scale of infinity, zero or NaN; one zero row or block, of an input, a weight or a gradient, that turns a
-whole result into NaN; a huge value that counts as infinite; a NaN that vanishes; an empty batch that fails.
+whole result into NaN; a huge value that counts as infinite; a NaN of an input, a weight or a gradient that vanishes, an
+infinity that spreads; an empty batch that fails.
 
 What is zero in a weight or in a gradient comes about as in training: a layer initialised with zeros, positions masked
-out of the loss.
+out of the loss. One infinity or NaN in a gradient, a NaN in a weight, a gradient of zeros throughout are in the probes
+of ``infinite`` and ``nan`` (amax_edges_spread).
 
 ``largest_last``: the largest element of input, weights and gradients is their very last, where a reduction that stops
 short of it doesn't look; anywhere else most elements could be left out without a trace.
@@ -16,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from cases.amax_edges_spread import Stack, bad_gradient, bad_lines, beyond, nan_weight, zero_gradient
 from cases.toy_linear import Layers, linears_of
 from cases.ways import ways
 from harness.data import draw
@@ -150,7 +153,8 @@ def _empty_batch(ctx: CaseContext, layers: Layers, forward: Callable[..., torch.
 def _unbounded(ctx: CaseContext, layers: Layers, forward: Callable[..., torch.Tensor]) -> Callable[[Probing], None]:
     """What is not finite stays in its rows, a NaN does not vanish, scales stay usable, compiled does as eager does.
 
-    Backward too: the input's gradient never meets the input, and the first weight's meets it in one column.
+    Backward too: the input's gradient never meets the input, and the first weight's meets it in one column. Then, on
+    ordinary batches: a gradient with one such element, a weight with a NaN, a gradient of zeros.
     """
     rows, in_features, _ = ctx.axes.shape
     variant = ctx.axes.variant
@@ -165,6 +169,10 @@ def _unbounded(ctx: CaseContext, layers: Layers, forward: Callable[..., torch.Te
                 grads = torch.autograd.grad(y, [x, *layers.parameters()], torch.ones_like(y))
                 results.append([y.detach(), *grads])
                 _state_spread(probing, variant, name, x, y, grads)
+                stack = _stack(ctx, layers, name, run)
+                results[-1] += bad_gradient(probing, variant, stack)
+                # Either is for every recipe; each in one of the two, to keep them short.
+                results[-1] += {"nan": nan_weight, "infinite": zero_gradient}[variant](probing, stack)
                 probing.fact(f"scales of infinity, zero or NaN, {name}", 0, _unusable(records))
         # Under inductor the sums between the products may round elsewhere, and quantisation magnifies that.
         if len(results) == 2 and ctx.axes.backend != "inductor":
@@ -173,28 +181,27 @@ def _unbounded(ctx: CaseContext, layers: Layers, forward: Callable[..., torch.Te
     return probes
 
 
+def _stack(ctx: CaseContext, layers: Layers, name: str, run: Callable[..., torch.Tensor]) -> Stack:
+    rows, in_features, _ = ctx.axes.shape
+    generator = torch.Generator().manual_seed(ctx.axes.seed)
+    x = draw(ctx.axes.data, (rows, in_features), generator, ctx.dtype, ctx.device).requires_grad_(True)
+    recipes = (ctx.provider.recipe(ctx.axes.recipe),)
+    return Stack(name, lambda batch: run(recipes, batch), x, list(layers.parameters()))
+
+
 def _state_spread(
     probing: Probing, variant: str, name: str, x: torch.Tensor, y: torch.Tensor, grads: Sequence[torch.Tensor]
 ) -> None:
     """How far what is not finite in ``x`` got: ``y``, and the gradients of input, first and second weight."""
     rows, columns = bad_lines(x, 0), bad_lines(x, 1)
-    probing.fact(f"rows that are not finite beyond {rows}, {name}", [], _beyond(bad_lines(y, 0), rows))
+    probing.fact(f"rows that are not finite beyond {rows}, {name}", [], beyond(bad_lines(y, 0), rows))
     probing.fact(f"rows of the input's gradient that are not finite, {name}", [], bad_lines(grads[0], 0))
-    spoilt = _beyond(bad_lines(grads[1], 1), columns)
+    spoilt = beyond(bad_lines(grads[1], 1), columns)
     probing.fact(f"columns of the first weight's gradient that are not finite beyond {columns}, {name}", [], spoilt)
     if variant == "nan":
         probing.fact(f"elements of row {rows[0]} that are NaN, {name}", y.shape[1], int(y[rows[0]].isnan().sum()))
         column = grads[1][:, columns[0]]
         probing.fact(f"elements of column {columns[0]} that are NaN, {name}", len(column), int(column.isnan().sum()))
-
-
-def bad_lines(tensor: torch.Tensor, dim: int) -> list[int]:
-    """Indices along ``dim`` of a matrix at which an element is not finite."""
-    return sorted(set(torch.nonzero(~torch.isfinite(tensor)).select(1, dim).tolist()))
-
-
-def _beyond(lines: Sequence[int], allowed: Sequence[int]) -> list[int]:
-    return sorted(set(lines) - set(allowed))
 
 
 def _unusable(records: Sequence[TapRecord]) -> int:

@@ -13,7 +13,6 @@ from cases.amax_edges import (
     UNBOUNDED,
     ZERO_GRADIENT,
     ZERO_WEIGHT,
-    bad_lines,
     same_but_for_nan,
 )
 from harness.program import CaseContext
@@ -82,13 +81,6 @@ def test_a_weight_is_forgotten_in_place() -> None:
     amax_edges.forget_first_weight(model)
     weights = [parameter.any().item() for parameter in model.parameters()]
     assert weights == [False, True]
-
-
-def test_lines_that_are_not_finite() -> None:
-    x = torch.zeros(3, 4)
-    x[1, 2], x[2, 0] = INF, NAN
-    assert (bad_lines(x, 0), bad_lines(x, 1)) == ([1, 2], [0, 2])
-    assert bad_lines(torch.zeros(2, 2), 0) == []
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ FAULTS: Mapping[str, str] = {
     "grad_mode_left_off": "harness.faults.grad_mode_left_off:FAULT",
     "gradient_codes_zero": "harness.faults.gradient_codes_zero:FAULT",
     "gradient_in_e4m3": "harness.faults.gradient_in_e4m3:FAULT",
+    "gradient_nan_vanishes": "harness.faults.gradient_nan_vanishes:FAULT",
     "gradient_scale_of_e4m3": "harness.faults.gradient_scale_of_e4m3:FAULT",
     "gradient_strides_ignored": "harness.faults.gradient_strides_ignored:FAULT",
     "gradient_to_wrong_layer": "harness.faults.gradient_to_wrong_layer:FAULT",
@@ -128,6 +129,7 @@ FAULTS: Mapping[str, str] = {
     "history_never_forgets": "harness.faults.history_never_forgets:FAULT",
     "hooks_skipped": "harness.faults.hooks_skipped:FAULT",
     "infinite_amax": "harness.faults.infinite_amax:FAULT",
+    "infinite_gradient_spreads": "harness.faults.infinite_gradient_spreads:FAULT",
     "inner_exit_half": "harness.faults.inner_exit_half:FAULT",
     "inner_exit_keeps_calibration": "harness.faults.inner_exit_keeps_calibration:FAULT",
     "inner_exit_wrong_level": "harness.faults.inner_exit_wrong_level:FAULT",
@@ -263,6 +265,7 @@ FAULTS: Mapping[str, str] = {
     "warnings_silenced": "harness.faults.warnings_silenced:FAULT",
     "weight_in_rows": "harness.faults.weight_in_rows:FAULT",
     "weight_kept_over_steps": "harness.faults.weight_kept_over_steps:FAULT",
+    "weight_nan_vanishes": "harness.faults.weight_nan_vanishes:FAULT",
     "weight_not_transposed": "harness.faults.weight_not_transposed:FAULT",
     "weight_requantised": "harness.faults.weight_requantised:FAULT",
     "weight_strides_ignored": "harness.faults.weight_strides_ignored:FAULT",
@@ -275,6 +278,7 @@ FAULTS: Mapping[str, str] = {
     "wrong_from_second_call": "harness.faults.wrong_from_second_call:FAULT",
     "wrong_unwatched": "harness.faults.wrong_unwatched:FAULT",
     "zero_block_nan": "harness.faults.zero_block_nan:FAULT",
+    "zero_gradient_nan": "harness.faults.zero_gradient_nan:FAULT",
 }
 
 # Those of the harness's own front (harness/faults/front): run by ``harness.selftest.front``, not beside a provider.

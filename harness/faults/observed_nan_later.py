@@ -19,9 +19,9 @@ def _apply(provider: Provider) -> Iterator[Provider]:
     from harness.observe import executed
     from harness.observe.types import LaterCall as honest
 
-    def later(name: str, tapped: bool, compiled: Any, eager: Any) -> Any:
+    def later(name: str, tapped: bool, compiled: Any, *others: Any) -> Any:
         spoiled = replace(compiled, output=torch.full_like(compiled.output, torch.nan))
-        return honest(name, tapped, spoiled if name == "steady call 10" else compiled, eager)
+        return honest(name, tapped, spoiled if name == "steady call 10" else compiled, *others)
 
     with patched(executed, "LaterCall", later):
         yield provider
