@@ -5,7 +5,8 @@ Catches, compiled: a refusal that fullgraph=False, a ``try`` in the user's code,
 compiled module turns into a silent eager run. Eager: scales that stand still or are a step off, a history that never
 forgets, forward and backward buffers mixed up when the history's length changes, a recompute that counts twice, a
 second use of a layer whose amax takes the place of a larger one, a calibration that records nothing, scales that a copy
-shares with its layer or that a group's processes don't share (``delayed_state``).
+shares with its layer or that a group's processes don't share, that inference moves, or that a step of zeros or NaN
+resets or poisons (``delayed_state``).
 
 Variants: ``inside`` (the region in compiled code), ``around`` (around the compiled module), ``nested`` (inside a
 region of a recipe that compiles, and around one), ``checkpoint`` (the provider's own, around the layers),
@@ -24,7 +25,7 @@ from typing import Any
 
 import torch
 
-from cases.delayed_state import copied_scales, group_scales
+from cases.delayed_state import copied_scales, group_scales, kept_scales
 from cases.recipe_fields import with_fields
 from cases.toy_linear import Layers, bare, flat, linears_of, rows_of
 from harness.probing import Probing
@@ -199,6 +200,7 @@ def build(ctx: CaseContext) -> Program:
 def _by_hand(probing: Probing) -> None:
     """What a provider shows of its scales (feature ``delayed_scales``), beside what they must be."""
     histories(probing)
+    kept_scales(probing)
     copied_scales(probing)
     group_scales(probing)
 

@@ -1,6 +1,8 @@
-"""Probes beside the case delayed_scaling: whose a layer's scales are. Copies of it have their own, and those of a group
-of processes are the same on each, from the largest amax of all (arXiv:2209.05433; Transformer Engine's
-``amax_reduction_group``).
+"""Probes beside the case delayed_scaling: whose a layer's scales are, and which steps move them.
+
+Copies of a layer have scales of their own, and those of a group of processes are the same on each, from the largest
+amax of all (arXiv:2209.05433; Transformer Engine's ``amax_reduction_group``). Inference moves none, nor does a step
+whose amax gives no scale: zero or NaN.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ SIZE, LENGTH = 128, 3
 TOPS = {"input": 448.0, "weight": 448.0, "grad_output": 57344.0}
 # Constant tensors, so that each amax is known: the weight's, and input and output gradient of a first and a later step.
 WEIGHT, FIRST, LATER = 0.5, (7.0, 2.0), (14.0, 8.0)
+# Steps whose amaxes of input and output gradient give no scale.
+SCALELESS = {"NaN": float("nan"), "zeros": 0.0}
 OTHER_RANK = 4.0  # how much larger the amaxes of the group's other process are
 
 
-def step(probing: Probing, layer: torch.nn.Module, values: tuple[float, float], **region: Any) -> None:
+def step(
+    probing: Probing, layer: torch.nn.Module, values: tuple[float, float], length: int = LENGTH, **region: Any
+) -> None:
     """One forward and backward on constant tensors: ``values`` of the input and of the output's gradient."""
-    recipe = probing.provider.recipe(Spec("delayed_scaling", (("amax_history_len", LENGTH),)))
+    recipe = probing.provider.recipe(Spec("delayed_scaling", (("amax_history_len", length),)))
     opened: Callable[..., AbstractContextManager[Any]] = probing.provider.autocast
     x = torch.full((SIZE, SIZE), values[0], dtype=probing.dtype, device=probing.device, requires_grad=True)
     with opened(enabled=True, recipe=recipe, **region):
@@ -51,6 +57,27 @@ def _scales(probing: Probing, layer: torch.nn.Module) -> Mapping[str, float]:
 def _expected(values: tuple[float, float], factor: float = 1.0) -> Mapping[str, float]:
     amaxes = {"input": values[0], "weight": WEIGHT, "grad_output": values[1]}
     return {role: top / (factor * amaxes[role]) for role, top in TOPS.items()}
+
+
+def kept_scales(probing: Probing) -> None:
+    """Inference leaves scales and histories alone; zeros and NaN leave the scale as it was, for their own step only.
+
+    Each history has one row: the largest of more rows would hide a small amax behind an earlier, larger one.
+    """
+    layer, kept = constant_layer(probing), features_of(probing.provider)["delayed_scales"]
+    recipe = probing.provider.recipe(Spec("delayed_scaling", (("amax_history_len", 1),)))
+    x = torch.full((SIZE, SIZE), LATER[0], dtype=probing.dtype, device=probing.device)
+    with probing.part("after inference, and steps of zeros and NaN"):
+        step(probing, layer, FIRST, length=1)
+        before = kept(layer)
+        with torch.no_grad(), probing.provider.autocast(enabled=True, recipe=recipe):
+            layer(x)
+        probing.fact("scales and histories after a forward under no_grad", before, kept(layer))
+        for what, value in SCALELESS.items():
+            step(probing, layer, (value, value), length=1)
+            probing.fact(f"scales after a step on {what}", _expected(FIRST), _scales(probing, layer))
+        step(probing, layer, LATER, length=1)
+        probing.fact("scales one step later", _expected(LATER), _scales(probing, layer))
 
 
 def copied_scales(probing: Probing) -> None:

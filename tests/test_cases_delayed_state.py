@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cases.delayed_state import copied_scales, group_scales
+from cases.delayed_state import copied_scales, group_scales, kept_scales
 from harness.faults import FAULTS
 from harness.faults.patching import patched
 from harness.probing import Probing
@@ -88,6 +88,29 @@ def test_a_sum_over_the_group_and_a_group_that_stays_are_seen(monkeypatch: pytes
         "scales without a group, beside it",
         "reductions without a group",
     ]
+
+
+def test_inference_and_steps_without_a_scale_keep_the_references_scales() -> None:
+    before = torch.get_rng_state()
+    probing = probing_of(ReferenceProvider())
+    kept_scales(probing)
+    assert (wrong(probing), len(probing.facts)) == ([], 4)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("fault", "first"),
+    [
+        ("scales_move_in_inference", "scales and histories after a forward under no_grad"),
+        ("zero_step_resets_scale", "scales after a step on zeros"),
+        ("nan_amax_stays", "scales after a step on NaN"),
+    ],
+)
+def test_scales_that_move_without_an_ordinary_step_are_seen(fault: str, first: str) -> None:
+    with load(FAULTS[fault]).apply(ReferenceProvider()) as provider:
+        probing = probing_of(provider)
+        kept_scales(probing)
+    assert wrong(probing)[0] == first
 
 
 def test_providers_and_builds_without_groups_or_copies_state_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

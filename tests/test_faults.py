@@ -4,6 +4,7 @@ hide each other, and what they leave in a process is not blamed on a later cell.
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 import torch
@@ -133,6 +134,15 @@ def test_what_a_machine_lacks_is_told() -> None:
     for nothing in ("cuda>=12", "torch", "triton"):
         with pytest.raises(ValueError, match="can't need"):
             lacking(nothing, has_gpu=True)
+
+
+@pytest.mark.parametrize(
+    "version", ["2.13.0", "2.13.0+cu130", "2.13.0a0+git1234567", "2.13.0rc1", "2.14.0.dev20260901"]
+)
+def test_an_early_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda package: version)
+    assert lacking("torch>=2.13", has_gpu=False) == ""
+    assert lacking("torch>=2.15", has_gpu=False) == "needs torch 2.15"
 
 
 # Those that break refusals show wherever a recipe is refused.

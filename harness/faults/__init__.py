@@ -159,6 +159,7 @@ FAULTS: Mapping[str, str] = {
     "mkldnn_left_off": "harness.faults.mkldnn_left_off:FAULT",
     "module_hooks_left": "harness.faults.module_hooks_left:FAULT",
     "mutation_undeclared": "harness.faults.mutation_undeclared:FAULT",
+    "nan_amax_stays": "harness.faults.nan_amax_stays:FAULT",
     "nan_vanishes": "harness.faults.nan_vanishes:FAULT",
     "negative_zero_lost": "harness.faults.negative_zero_lost:FAULT",
     "nested_refusal_writes": "harness.faults.nested_refusal_writes:FAULT",
@@ -223,6 +224,7 @@ FAULTS: Mapping[str, str] = {
     "scale_overflows": "harness.faults.scale_overflows:FAULT",
     "scale_times_eight": "harness.faults.scale_times_eight:FAULT",
     "scale_wasted": "harness.faults.scale_wasted:FAULT",
+    "scales_move_in_inference": "harness.faults.scales_move_in_inference:FAULT",
     "scales_not_powers": "harness.faults.scales_not_powers:FAULT",
     "scales_not_unswizzled": "harness.faults.scales_not_unswizzled:FAULT",
     "scales_of_capture": "harness.faults.scales_of_capture:FAULT",
@@ -279,6 +281,7 @@ FAULTS: Mapping[str, str] = {
     "wrong_unwatched": "harness.faults.wrong_unwatched:FAULT",
     "zero_block_nan": "harness.faults.zero_block_nan:FAULT",
     "zero_gradient_nan": "harness.faults.zero_gradient_nan:FAULT",
+    "zero_step_resets_scale": "harness.faults.zero_step_resets_scale:FAULT",
 }
 
 # Those of the harness's own front (harness/faults/front): run by ``harness.selftest.front``, not beside a provider.

@@ -39,8 +39,9 @@ class Fault:
     """A deliberate defect in a provider.
 
     ``apply(provider)`` is a context manager that yields the broken provider (the same object with something patched,
-    or a wrapper) and mends everything when it is left. It may patch the provider, the library under test and
-    ``harness.observe``; never what judges it (harness.faults.seal).
+    or a wrapper) and mends everything when it is left. It may patch the provider, the library under test,
+    ``harness.observe``, and ``_fp8``, ``_census`` and ``observe_cell`` of ``harness.run.execute``; never what judges it
+    (harness.faults.seal).
     ``caught_by`` names the check that must turn red because of it. ``where`` holds the axis values of the cell that
     must show it, as a matrix writes them ({"case": "checkpoint", "variant": "around"}); what it leaves out is that of
     the usual cell (toy_linear, float8_current_scaling, nested, aot_eager, fullgraph). ``needs`` is what a machine must
@@ -68,10 +69,16 @@ def check_dies(dies: str, caught_by: str) -> None:
     """
     if caught_by in DEATHS and not dies:
         raise ValueError(f"{caught_by} needs dies: how the process ends, one of {', '.join(DEADLY)} or exit N")
-    if dies and dies not in DEADLY and not re.fullmatch(r"exit (\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])", str(dies)):
+    if dies and dies not in DEADLY and not _own_status(str(dies)):
         raise ValueError(
-            f"dies can't be {dies!r}: one of {', '.join(DEADLY)} or exit N (others come from outside, too)"
+            f"dies can't be {dies!r}: one of {', '.join(DEADLY)} or exit N, 2 <= N < 128 (others say too little)"
         )
+
+
+def _own_status(dies: str) -> bool:
+    """``exit N`` that neither an end as it should be, nor an exception, nor a shell's report of a signal looks like."""
+    found = re.fullmatch(r"exit ([1-9]\d{0,2})", dies)
+    return bool(found) and 2 <= int(dies.removeprefix("exit ")) < 128
 
 
 def lacking(needs: str, *, has_gpu: bool) -> str:
@@ -89,4 +96,5 @@ def lacking(needs: str, *, has_gpu: bool) -> str:
         version = Version(least if package == "torch" else "")
     except InvalidVersion:
         raise ValueError(f"a fault can't need {needs!r}: cuda, or torch>=X.Y") from None
-    return f"needs torch {least}" if Version(metadata.version("torch")) < version else ""
+    # A nightly, a candidate or a vendor's build of a version is that version here.
+    return f"needs torch {least}" if Version(metadata.version("torch")).release < version.release else ""

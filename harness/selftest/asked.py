@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.report.store import write_text_atomically
 from harness.run.plan_file import RunPlan
 from harness.run.run_dir import RunDir
 from harness.selftest.front_outcomes import CELL
@@ -36,7 +37,7 @@ def write_asked(run: RunDir, selftest: Selftest, lacks: Mapping[str, str]) -> No
     ]
     front = [{name: getattr(one, name) for name in ("name", "breaks", "caught_by", "report")} for one in selftest.front]
     data = {"selftest": selftest.path, "seeded": seeded, "front": front}
-    path_in(run).write_text(json.dumps(data), encoding="utf-8")
+    write_text_atomically(path_in(run), [json.dumps(data)])
 
 
 def outcomes_after(run: RunDir, plan: RunPlan, results: Mapping[str, CellResult]) -> tuple[str, list[Outcome]]:
