@@ -136,9 +136,7 @@ def test_what_a_machine_lacks_is_told() -> None:
             lacking(nothing, has_gpu=True)
 
 
-@pytest.mark.parametrize(
-    "version", ["2.13.0", "2.13.0+cu130", "2.13.0a0+git1234567", "2.13.0rc1", "2.14.0.dev20260901"]
-)
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0+cu130", "2.13.0a0+git12", "2.13.0rc1", "2.14.0.dev20260901"])
 def test_an_early_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(metadata, "version", lambda package: version)
     assert lacking("torch>=2.13", has_gpu=False) == ""
