@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.judge.later_batch import distance, followed
+from harness.judge.compare import distance
+from harness.judge.later_batch import followed
 from harness.judge.numerics import judge_numerics
 from harness.judge.numerics_bench import Bench
 from harness.observe.types import LaterCall, Observations

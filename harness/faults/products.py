@@ -128,6 +128,18 @@ def replaced(given: Given, multiply: Multiply, output: torch.Tensor) -> torch.Te
     return output
 
 
+def reduction_cut(longest: int) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault that leaves out what lies behind the ``longest`` first elements of a reduction."""
+
+    def change(given: Given, multiply: Multiply) -> Any:
+        if given.a.source.shape[1] <= longest:
+            return multiply(given)
+        a, b = (values[:, :longest] for values in given.values())
+        return replaced(given, multiply, (a @ b.t()).to(given.out_dtype))
+
+    return product_fault(change)
+
+
 def _reported(run: Callable[[], Any], **fields: Any) -> Any:
     """``run()``, while the tap is told ``fields`` of what it runs instead of what they are."""
     from harness.fp8 import tap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.faults.patching import patched
@@ -54,6 +54,20 @@ def quantise_fault(
         clear()
 
     return apply
+
+
+def source_fault(role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Provider], Any]:
+    """An ``apply`` for a fault that quantises ``change(source)`` in place of the sources of one role."""
+
+    def changed(asked: Asked, quantise: Quantise) -> Quantized:
+        return quantise(replace(asked, source=change(asked.source)) if asked.role == role else asked)
+
+    return quantise_fault(changed)
+
+
+def without_nan(source: torch.Tensor) -> torch.Tensor:
+    """``source`` with zeros in place of NaN, and its infinities."""
+    return source.nan_to_num(nan=0.0, posinf=float("inf"), neginf=float("-inf"))
 
 
 def quantiser_fault(

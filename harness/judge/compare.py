@@ -97,6 +97,12 @@ def norm(x: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(x.to(torch.float64)).item())
 
 
+def distance(seen: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Euclidean norm of the difference over that of ``wanted``; inf where that is zero, or the shapes differ."""
+    size = norm(wanted) if seen.shape == wanted.shape else 0.0
+    return norm(seen.double() - wanted.double()) / size if size else math.inf
+
+
 def sqnr(reference: torch.Tensor, value: torch.Tensor) -> float:
     """Signal to quantisation noise ratio in dB of ``value`` against ``reference``: inf where they are equal, -inf where
     there is no signal or the noise is infinite, NaN where it is NaN."""

@@ -18,7 +18,7 @@ from harness.judge.bounds import Accumulator
 from harness.judge.compare import norm
 from harness.judge.oracle_provider import OracleProvider
 from harness.judge.oracle_run import OracleRun, make_program
-from harness.judge.oracle_steps import OUTPUT, At, backward, forward
+from harness.judge.oracle_steps import At, whole_step
 from harness.observe.types import LaterCall, Observations
 
 Tensors = Mapping[str, torch.Tensor]
@@ -62,15 +62,5 @@ def follow(obs: Observations, call: LaterCall, model_dtype: torch.dtype, accumul
 def _step(obs: Observations, call: LaterCall, provider: OracleProvider) -> Tensors:
     assert call.batch is not None
     program = make_program(obs, provider)
-    program.model.to(torch.float64)
-    provider.begin_step()
-    live = forward(program, call.batch, frozenset(call.eager.grads), At(call.index), reset=provider.forget)
-    grads = backward(provider, live, call.batch)
-    return {OUTPUT: live.output.detach().to(torch.float64), **grads}
-
-
-def distance(seen: torch.Tensor, own: torch.Tensor) -> float:
-    """How far ``seen`` is from the oracle's ``own`` (Frobenius), relative to it; inf for another shape."""
-    if seen.shape != own.shape:
-        return float("inf")
-    return norm(seen.double() - own) / norm(own)
+    wanted = frozenset(call.eager.grads)
+    return whole_step(provider, program, call.batch, wanted, At(call.index), reset=provider.forget)

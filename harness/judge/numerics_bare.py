@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from harness.judge.compare import bit_difference, norm, same_bits
+from harness.judge.compare import bit_difference, distance, same_bits
 from harness.judge.numerics_bench import Bench
 from harness.judge.numerics_program import bits_wanted, check_storage
 from harness.judge.numerics_views import describe, tensors_of
@@ -78,16 +78,10 @@ def _differing(bench: Bench, eager: StepTensors, compiled: StepTensors) -> Itera
             yield describe(name), f"{tuple(two[name].shape)} {two[name].dtype}"
         elif bits_wanted(bench, name) and not same_bits(one[name], two[name]):
             differing = int(bit_difference(one[name], two[name]).sum())
-            distance = _distance(one[name], two[name]) if bench.raw.draws else math.inf
-            away = f", {distance:.3g} of its norm away" if bench.raw.draws else ""
-            if not distance <= DRAWN_DISTANCE:
+            away_by = distance(two[name], one[name]) if bench.raw.draws else math.inf
+            away = f", {away_by:.3g} of its norm away" if bench.raw.draws else ""
+            if not away_by <= DRAWN_DISTANCE:
                 yield describe(name), f"{differing} of {one[name].numel()} elements differ{away}"
-
-
-def _distance(eager: torch.Tensor, compiled: torch.Tensor) -> float:
-    """Frobenius norm of the difference over that of the eager tensor."""
-    size = norm(eager)
-    return norm(compiled.double() - eager.double()) / size if size else math.inf
 
 
 BARE_CHECKS: Mapping[str, Callable[[Bench], list[Finding]]] = {

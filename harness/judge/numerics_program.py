@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from harness.judge.alpha import DECISIVE, Alpha
-from harness.judge.compare import Worst, bit_difference, first_index, norm, same_bits, within
-from harness.judge.later_batch import distance, follow, followed
+from harness.judge.compare import Worst, bit_difference, distance, first_index, norm, same_bits, within
+from harness.judge.later_batch import follow, followed
 from harness.judge.numerics_bench import Bench
 from harness.judge.numerics_views import View, describe, kind_of, tensors_of
 from harness.judge.oracle_engine import DGRAD, FPROP, WGRAD
@@ -268,14 +268,13 @@ def _later_fault(bench: Bench, name: str, eager: torch.Tensor | None, compiled: 
     if same_bits(eager, compiled):
         _same(bench, "numerics.later", name, where)
         return ""
-    size = norm(eager)
-    distance = norm(compiled.double() - eager.double()) / size if size else math.inf
+    off = distance(compiled, eager)
     if bits_wanted(bench, name):
         _same(bench, "numerics.later", name, where, same=False)
-        return f"other bits, {distance:.3g} of its norm away"
+        return f"other bits, {off:.3g} of its norm away"
     limit = LATER_NOISES * _noise_ratio(bench, name) + LATER_UNITS * bench.precision.unit
-    bench.meet("numerics.later", distance / limit, where, kind_of(name))
-    return "" if distance <= limit else f"{distance:.3g} of its norm away, where {limit:.3g} is allowed"
+    bench.meet("numerics.later", off / limit, where, kind_of(name))
+    return "" if off <= limit else f"{off:.3g} of its norm away, where {limit:.3g} is allowed"
 
 
 def _noise_ratio(bench: Bench, name: str) -> float:

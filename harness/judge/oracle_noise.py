@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.judge.oracle_provider import OracleProvider
-from harness.judge.oracle_steps import OUTPUT, At, backward, forward
+from harness.judge.oracle_steps import At, whole_step
 from harness.observe.types import Batch
 from harness.program import Program
 
@@ -81,9 +81,4 @@ def _unquantised(
     make: Make, batch: Batch, wanted: frozenset[str], at: At, model_dtype: torch.dtype, dtype: torch.dtype
 ) -> tuple[OracleProvider, Tensors]:
     provider = OracleProvider(model_dtype, mode="exact")
-    program = make(provider)
-    program.model.to(dtype)
-    provider.begin_step()
-    live = forward(program, batch, wanted, at, dtype)
-    grads = backward(provider, live, batch)
-    return provider, {OUTPUT: live.output.detach().to(torch.float64), **grads}
+    return provider, whole_step(provider, make(provider), batch, wanted, at, dtype)

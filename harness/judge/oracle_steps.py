@@ -72,6 +72,24 @@ def backward(provider: OracleProvider, live: Live, batch: Batch, *, retain: bool
     return {name: g.to(torch.float64) for name, g in zip(named, grads, strict=True) if g is not None}
 
 
+def whole_step(
+    provider: OracleProvider,
+    program: Program,
+    batch: Batch,
+    wanted: frozenset[str],
+    at: At,
+    dtype: torch.dtype = torch.float64,
+    reset: Callable[[], None] = _nothing,
+) -> Mapping[str, torch.Tensor]:
+    """Output and gradients by name, float64, of one step in ``dtype`` that begins on ``provider``, without a tap's
+    records; arguments as in :func:`forward`."""
+    program.model.to(dtype)
+    provider.begin_step()
+    live = forward(program, batch, wanted, at, dtype, reset)
+    grads = backward(provider, live, batch)
+    return {OUTPUT: live.output.detach().to(torch.float64), **grads}
+
+
 def gradients(
     provider: OracleProvider, live: Live, wanted: Sequence[torch.Tensor], batch: Batch, *, retain: bool = False
 ) -> list[torch.Tensor | None]:
